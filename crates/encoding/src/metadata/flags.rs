@@ -1,0 +1,95 @@
+//! The first byte of a metadata value; its bits are drawn in the parent module.
+
+use super::Type;
+use crate::DecodeError;
+
+const MARKER: u8 = 0b1000_0000;
+const RESERVED: u8 = 0b0110_0000;
+const CHUNKED: u8 = 0b0001_0000;
+const TYPE: u8 = 0b0000_1111;
+
+pub(super) struct Flags {
+    pub kind: Type,
+    pub chunked: bool,
+}
+
+impl Flags {
+    pub fn encode(&self) -> u8 {
+        let chunked = if self.chunked { CHUNKED } else { 0 };
+        MARKER | chunked | self.kind as u8
+    }
+
+    pub fn decode(flags: u8) -> Result<Flags, DecodeError> {
+        if flags & MARKER == 0 {
+            return Err(DecodeError::UnmarkedFlags { flags });
+        }
+        if flags & RESERVED != 0 {
+            return Err(DecodeError::ReservedFlags { flags });
+        }
+        let kind = type_of_code(flags & TYPE)?;
+        let chunked = flags & CHUNKED != 0;
+        if chunked && kind != Type::String {
+            return Err(DecodeError::ChunkedNonString { kind: kind.name() });
+        }
+        Ok(Flags { kind, chunked })
+    }
+}
+
+fn type_of_code(code: u8) -> Result<Type, DecodeError> {
+    Ok(match code {
+        1 => Type::String,
+        2 => Type::Hash,
+        3 => Type::List,
+        4 => Type::Set,
+        5 => Type::ZSet,
+        6 => Type::Stream,
+        _ => return Err(DecodeError::UnknownType { code }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_the_256_bytes_is_an_error_or_encodes_back_to_itself() {
+        let valid: Vec<u8> = (0..=u8::MAX)
+            .filter(|&byte| {
+                Flags::decode(byte)
+                    .map(|flags| assert_eq!(flags.encode(), byte))
+                    .is_ok()
+            })
+            .collect();
+        assert_eq!(valid, [0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x91]);
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let fault = |byte| Flags::decode(byte).err().map(|error| error.to_string());
+        let expect = |message: &str| Some(message.to_string());
+        assert_eq!(
+            fault(0x01),
+            expect("metadata value: bit 7 of flags 0x01 is not set")
+        );
+        assert_eq!(
+            fault(0xa1),
+            expect("metadata value: reserved bits of flags 0xa1 are set")
+        );
+        assert_eq!(
+            fault(0xc1),
+            expect("metadata value: reserved bits of flags 0xc1 are set")
+        );
+        assert_eq!(
+            fault(0x80),
+            expect("metadata value: unknown type 0 in flags")
+        );
+        assert_eq!(
+            fault(0x8f),
+            expect("metadata value: unknown type 15 in flags")
+        );
+        assert_eq!(
+            fault(0x92),
+            expect("metadata value: flags mark a hash as a chunked string")
+        );
+    }
+}

@@ -1,0 +1,162 @@
+use super::*;
+use crate::LIST_ORIGIN;
+use crate::golden::assert_bytes;
+
+const EXPIRE_MS: u64 = 0x0102_0304_0506_0708;
+
+fn collection(kind: CollectionKind) -> Metadata<'static> {
+    Metadata {
+        expire_ms: EXPIRE_MS,
+        body: Body::Collection {
+            kind,
+            version: 0x2a,
+            size: 3,
+        },
+    }
+}
+
+fn list() -> Metadata<'static> {
+    Metadata {
+        expire_ms: 0,
+        body: Body::List {
+            version: 0x2a,
+            size: 3,
+            head: LIST_ORIGIN - 1,
+            tail: LIST_ORIGIN + 2,
+        },
+    }
+}
+
+#[test]
+fn golden_bytes_of_strings() {
+    let inline = Metadata {
+        expire_ms: EXPIRE_MS,
+        body: Body::Inline(b"Ada"),
+    };
+    assert_bytes(&inline.encode(), "81 0102030405060708 416461");
+
+    let empty = Metadata {
+        expire_ms: 0,
+        body: Body::Inline(b""),
+    };
+    assert_bytes(&empty.encode(), "81 0000000000000000");
+
+    let chunked = Metadata {
+        expire_ms: EXPIRE_MS,
+        body: Body::Chunked {
+            version: 0x2a,
+            length: 100_000_000,
+        },
+    };
+    assert_bytes(
+        &chunked.encode(),
+        "91 0102030405060708 000000000000002a 0000000005f5e100",
+    );
+}
+
+#[test]
+fn golden_bytes_of_collections() {
+    assert_bytes(
+        &collection(CollectionKind::Hash).encode(),
+        "82 0102030405060708 000000000000002a 0000000000000003",
+    );
+    assert_bytes(
+        &collection(CollectionKind::Set).encode(),
+        "84 0102030405060708 000000000000002a 0000000000000003",
+    );
+    assert_bytes(
+        &collection(CollectionKind::ZSet).encode(),
+        "85 0102030405060708 000000000000002a 0000000000000003",
+    );
+    assert_bytes(
+        &list().encode(),
+        "83 0000000000000000 000000000000002a 0000000000000003 7ffffffffffffffe 8000000000000001",
+    );
+}
+
+#[test]
+fn encoding_appends_and_reserves_once() {
+    let mut out = b"before".to_vec();
+    list().encode_into(&mut out);
+    assert_eq!(&out[..6], b"before");
+    assert_eq!(Metadata::decode(&out[6..]), Ok(list()));
+    assert_eq!(list().encode().capacity(), list().encode().len());
+}
+
+#[test]
+fn every_truncation_and_every_extension_of_a_fixed_body_is_an_error() {
+    for value in [list().encode(), collection(CollectionKind::ZSet).encode()] {
+        for length in 0..value.len() {
+            assert!(matches!(
+                Metadata::decode(&value[..length]),
+                Err(DecodeError::Truncated { .. })
+            ));
+        }
+        let longer = [&value[..], b"x"].concat();
+        assert!(matches!(
+            Metadata::decode(&longer),
+            Err(DecodeError::Trailing { extra: 1, .. })
+        ));
+    }
+}
+
+#[test]
+fn a_stream_is_known_by_its_type_but_has_no_body_here() {
+    let value = [&[0x86][..], &EXPIRE_MS.to_be_bytes(), &[0; 16]].concat();
+    assert_eq!(type_of(&value), Ok(Type::Stream));
+    assert_eq!(expire_of(&value), Ok(EXPIRE_MS));
+    assert_eq!(
+        Metadata::decode(&value),
+        Err(DecodeError::NoBodyLayout { kind: "stream" })
+    );
+}
+
+#[test]
+fn peeking_needs_no_more_than_it_looks_at() {
+    let value = collection(CollectionKind::Set).encode();
+    assert_eq!(type_of(&value[..1]), Ok(Type::Set));
+    assert_eq!(expire_of(&value[..9]), Ok(EXPIRE_MS));
+    assert!(type_of(b"").is_err());
+    assert!(expire_of(&value[..8]).is_err());
+    assert!(expire_of(&[0; 9]).is_err());
+}
+
+#[test]
+fn a_key_outlives_the_millisecond_it_expires_at() {
+    let at = |expire_ms| Metadata {
+        expire_ms,
+        body: Body::Inline(b""),
+    };
+    assert!(!at(1000).is_expired(999));
+    assert!(!at(1000).is_expired(1000));
+    assert!(at(1000).is_expired(1001));
+    assert!(!at(0).is_expired(u64::MAX));
+    assert!(!at(u64::MAX).is_expired(u64::MAX));
+}
+
+#[test]
+fn only_an_inline_string_has_no_version() {
+    let inline = Metadata {
+        expire_ms: 0,
+        body: Body::Inline(b"Ada"),
+    };
+    assert_eq!(inline.version(), None);
+    assert_eq!(collection(CollectionKind::Hash).version(), Some(0x2a));
+    assert_eq!(list().version(), Some(0x2a));
+}
+
+/// The names are the answers of the TYPE command of Redis 7.0.15.
+#[test]
+fn type_names_are_those_of_redis() {
+    let names = [
+        (Type::String, "string"),
+        (Type::Hash, "hash"),
+        (Type::List, "list"),
+        (Type::Set, "set"),
+        (Type::ZSet, "zset"),
+        (Type::Stream, "stream"),
+    ];
+    for (kind, name) in names {
+        assert_eq!(kind.name(), name);
+    }
+}

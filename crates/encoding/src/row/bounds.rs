@@ -1,0 +1,96 @@
+//! The beginnings of stored keys, which are at once the bounds of ranges.
+//!
+//! ```text
+//!   keyspace_id u64 | index_id u64 | slot u16 | key_len u32 | key | version u64 | ...
+//!   └────── index_prefix ────────┘          │                   │             │
+//!   └─────────── slot_prefix ───────────────┘                   │             │
+//!   └─────────── metadata_key ──────────────────────────────────┘             │
+//!   └─────────── version_prefix ──────────────────────────────────────────────┘
+//!
+//!   keyspace_id u64 | expire_ms u64 | metadata key
+//!   └─────── expiry_prefix ───────┘
+//! ```
+//!
+//! The rows of a range are those from its prefix up to, and without, [`prefix_end`] of it. All of these
+//! append to the caller's buffer, and [`RowKey`](super::RowKey) encodes through them: there is no second
+//! place where these fields are written.
+
+use super::append::{VERSION_LEN, data_tail};
+use super::read_key;
+use crate::reader::Reader;
+use crate::slot::slot;
+use crate::{DecodeError, KEYSPACE_ID};
+
+/// The prefix without the key.
+pub const PREFIX_HEAD: usize = 8 + 8 + 2 + 4;
+/// An expiry row without the metadata key.
+pub(super) const EXPIRY_HEAD: usize = 8 + 8;
+
+/// Bounds the rows of one database.
+pub fn index_prefix(out: &mut Vec<u8>, index: u64) {
+    out.extend_from_slice(&KEYSPACE_ID.to_be_bytes());
+    out.extend_from_slice(&index.to_be_bytes());
+}
+
+/// Bounds the rows of one slot in one database.
+pub fn slot_prefix(out: &mut Vec<u8>, index: u64, slot: u16) {
+    index_prefix(out, index);
+    out.extend_from_slice(&slot.to_be_bytes());
+}
+
+/// The key's metadata row itself, and the bounds of everything stored about the key.
+///
+/// # Panics
+///
+/// If the key is longer than `u32::MAX` bytes.
+pub fn metadata_key(out: &mut Vec<u8>, index: u64, key: &[u8]) {
+    let length = u32::try_from(key.len()).expect("a key has at most u32::MAX bytes");
+    out.reserve(PREFIX_HEAD + key.len());
+    slot_prefix(out, index, slot(key));
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(key);
+}
+
+/// Bounds the rows of one version of a key, in `data` as in `zset_score`.
+///
+/// # Panics
+///
+/// If the key is longer than `u32::MAX` bytes.
+pub fn version_prefix(out: &mut Vec<u8>, index: u64, key: &[u8], version: u64) {
+    out.reserve(PREFIX_HEAD + key.len() + VERSION_LEN);
+    metadata_key(out, index, key);
+    data_tail(out, version, b"");
+}
+
+/// Bounds the expiry rows of one millisecond, and from below those of all later ones.
+pub fn expiry_prefix(out: &mut Vec<u8>, at_ms: u64) {
+    out.extend_from_slice(&KEYSPACE_ID.to_be_bytes());
+    out.extend_from_slice(&at_ms.to_be_bytes());
+}
+
+/// The smallest byte string greater than every string that starts with `prefix`; None if there is none,
+/// which is so for a prefix of 0xff bytes only.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// The part of a `data` or `zset_score` row that is the key's metadata key.
+///
+/// For code that meets rows by the million and asks first whether the key is still the one it saw last.
+/// So it finds the cut and checks nothing else; decoding the row does.
+pub fn metadata_key_of(row: &[u8]) -> Result<&[u8], DecodeError> {
+    let mut reader = Reader::new("row prefix", row);
+    reader.bytes("keyspace_id, index_id and slot", 8 + 8 + 2)?;
+    read_key(&mut reader)?;
+    Ok(&row[..reader.offset()])
+}
+
+/// The part of an `expiry` row that is the key's metadata key. It too finds the cut only.
+pub fn metadata_key_of_expiry(row: &[u8]) -> Result<&[u8], DecodeError> {
+    let mut reader = Reader::new("expiry row", row);
+    reader.bytes("keyspace_id and expire_ms", EXPIRY_HEAD)?;
+    Ok(reader.rest())
+}

@@ -1,0 +1,188 @@
+use super::*;
+use crate::golden::assert_bytes;
+
+const INDEX: u64 = 7;
+const VERSION: u64 = 0x0102_0304_0506_0708;
+
+/// `foo` belongs to slot 12182 = 0x2f96.
+const FOO: &str = "0000000000000001 0000000000000007 2f96 00000003 666f6f ";
+
+fn data(key: &'static [u8], sub: &'static [u8]) -> RowKey<'static> {
+    RowKey::Data {
+        index: INDEX,
+        key,
+        version: VERSION,
+        sub,
+    }
+}
+
+fn score_row(score: f64, member: &'static [u8]) -> RowKey<'static> {
+    RowKey::Score {
+        index: INDEX,
+        key: b"foo",
+        version: VERSION,
+        score,
+        member,
+    }
+}
+
+fn built(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    build(&mut out);
+    out
+}
+
+#[test]
+fn golden_bytes_of_rows() {
+    let metadata = RowKey::Metadata {
+        index: INDEX,
+        key: b"foo",
+    };
+    assert_bytes(&metadata.encode(), FOO);
+
+    let field = data(b"foo", b"name").encode();
+    assert_bytes(&field, &format!("{FOO} 0102030405060708 6e616d65"));
+
+    let score = score_row(-1.0, b"Ada").encode();
+    assert_bytes(
+        &score,
+        &format!("{FOO} 0102030405060708 400fffffffffffff 416461"),
+    );
+
+    let expiry = RowKey::Expiry {
+        at_ms: 0x0190_0000_0000,
+        index: INDEX,
+        key: b"foo",
+    };
+    assert_bytes(
+        &expiry.encode(),
+        &format!("0000000000000001 0000019000000000 {FOO}"),
+    );
+
+    let legacy = RowKey::Legacy {
+        index: INDEX,
+        key: b"foo",
+    };
+    assert_bytes(&legacy.encode(), &format!("{FOO} 53"));
+}
+
+#[test]
+fn golden_bytes_of_an_empty_key_and_an_empty_sub_key() {
+    assert_bytes(
+        &data(b"", b"").encode(),
+        "0000000000000001 0000000000000007 0000 00000000 0102030405060708",
+    );
+}
+
+#[test]
+fn golden_bytes_of_bounds() {
+    let keyspace_and_index = "0000000000000001 0000000000000007";
+    assert_bytes(&built(|out| index_prefix(out, INDEX)), keyspace_and_index);
+    assert_bytes(
+        &built(|out| slot_prefix(out, INDEX, 0x1234)),
+        &format!("{keyspace_and_index} 1234"),
+    );
+    assert_bytes(&built(|out| metadata_key(out, INDEX, b"foo")), FOO);
+    assert_bytes(
+        &built(|out| version_prefix(out, INDEX, b"foo", VERSION)),
+        &format!("{FOO} 0102030405060708"),
+    );
+    assert_bytes(
+        &built(|out| expiry_prefix(out, 5)),
+        "0000000000000001 0000000000000005",
+    );
+}
+
+#[test]
+fn encoding_appends_and_allocates_once() {
+    let rows = [
+        data(b"foo", b"name"),
+        score_row(1.5, b"Ada"),
+        RowKey::Metadata {
+            index: INDEX,
+            key: b"foo",
+        },
+        RowKey::Legacy {
+            index: INDEX,
+            key: b"foo",
+        },
+        RowKey::Expiry {
+            at_ms: 9,
+            index: INDEX,
+            key: b"foo",
+        },
+    ];
+    for row in rows {
+        let mut out = b"before".to_vec();
+        row.encode_into(&mut out);
+        assert_eq!(out, [b"before", &row.encode()[..]].concat());
+        assert_eq!(row.encoded_len(), row.encode().len());
+    }
+}
+
+#[test]
+fn a_slot_that_is_not_the_keys_is_an_error() {
+    let mut row = data(b"foo", b"name").encode();
+    row[17] ^= 1;
+    assert_eq!(
+        RowKey::decode_data(&row).map_err(|error| error.to_string()),
+        Err("data row: slot 12183 is stored, but the key belongs to slot 12182".to_string())
+    );
+}
+
+#[test]
+fn another_keyspace_is_an_error_in_both_places_of_an_expiry_row() {
+    let row = RowKey::Expiry {
+        at_ms: 9,
+        index: INDEX,
+        key: b"foo",
+    }
+    .encode();
+    for offset in [7, 16 + 7] {
+        let mut foreign = row.clone();
+        foreign[offset] = 2;
+        assert_eq!(
+            RowKey::decode_expiry(&foreign).map_err(|error| error.to_string()),
+            Err("expiry row: keyspace_id is 2, not 1".to_string())
+        );
+    }
+}
+
+#[test]
+fn a_key_length_beyond_the_row_is_an_error() {
+    let mut row = data(b"foo", b"name").encode();
+    row[18..22].fill(0xff);
+    assert_eq!(
+        RowKey::decode_data(&row).map_err(|error| error.to_string()),
+        Err("data row: key at byte 22 takes 4294967295 bytes, 15 are left".to_string())
+    );
+}
+
+#[test]
+fn only_a_lone_s_marks_an_old_string() {
+    let prefix = built(|out| metadata_key(out, INDEX, b"foo"));
+    let decode = |tail: &[u8]| RowKey::decode_data(&[&prefix, tail].concat()).map(|_| ());
+    assert_eq!(decode(b"S"), Ok(()));
+    for tail in [&b""[..], b"s", b"SS", b"SSSSSSS"] {
+        assert!(matches!(decode(tail), Err(DecodeError::Truncated { .. })));
+    }
+    let versioned = [&prefix[..], b"SSSSSSSS"].concat();
+    assert_eq!(
+        RowKey::decode_data(&versioned),
+        Ok(RowKey::Data {
+            index: INDEX,
+            key: b"foo",
+            version: 0x5353_5353_5353_5353,
+            sub: b""
+        })
+    );
+}
+
+#[test]
+fn the_end_of_a_prefix_carries_over_full_bytes() {
+    assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+    assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+    assert_eq!(prefix_end(b"\xff\x00\xff"), Some(b"\xff\x01".to_vec()));
+    assert_eq!(prefix_end(b"\xff\xff"), None);
+    assert_eq!(prefix_end(b""), None);
+}

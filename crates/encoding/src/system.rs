@@ -1,0 +1,190 @@
+//! The `meta` family: what the database knows about itself.
+//!
+//! ```text
+//!   Format             01                                  the layouts this database is written in
+//!   Database           02 | region u64 | number u32        which index_id SELECT number means
+//!   NextIndex          03 | region u64                     the next index_id to give out
+//!   DeadIndex          04 | region u64 | index_id u64      a flushed database, to be reclaimed
+//!   Staging            05 | region u64 | version u64       rows written ahead of their metadata
+//!   Maxima             06 | region u64                     the highest version and time committed
+//!   Watermark          07 | region u64                     all that was due before this is dealt with
+//!   LegacyMayExist     08 | region u64                     strings of the old format may be left
+//!   AppliedIndex       09 | region u64                     how far the region's log is applied
+//!   RegionDescriptor   0a | region u64                     slots, members and epoch of the region
+//! ```
+//!
+//! The tag comes first: a start-up lists all regions, or all staged versions, with one scan of a kind
+//! ([`SystemKind::prefix`]), and a region finds its own with a narrower one
+//! ([`SystemKind::region_prefix`]). Format alone belongs to no region, and is one byte, so that every later
+//! format can find it.
+//!
+//! Tags are on disk and never used again for another kind. [`value`] holds what the rows say.
+
+pub mod value;
+
+use crate::DecodeError;
+use crate::reader::Reader;
+pub use value::Maxima;
+
+/// The first byte of a key of the `meta` family.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemKind {
+    Format = 0x01,
+    Database = 0x02,
+    NextIndex = 0x03,
+    DeadIndex = 0x04,
+    Staging = 0x05,
+    Maxima = 0x06,
+    Watermark = 0x07,
+    LegacyMayExist = 0x08,
+    AppliedIndex = 0x09,
+    RegionDescriptor = 0x0a,
+}
+
+impl SystemKind {
+    /// Bounds the rows of this kind, of all regions.
+    pub fn prefix(self) -> [u8; 1] {
+        [self as u8]
+    }
+
+    /// Bounds the rows of this kind that belong to one region.
+    pub fn region_prefix(self, region: u64) -> [u8; 9] {
+        let mut prefix = [self as u8; 9];
+        prefix[1..].copy_from_slice(&region.to_be_bytes());
+        prefix
+    }
+
+    fn of_tag(tag: u8) -> Result<SystemKind, DecodeError> {
+        Ok(match tag {
+            0x01 => SystemKind::Format,
+            0x02 => SystemKind::Database,
+            0x03 => SystemKind::NextIndex,
+            0x04 => SystemKind::DeadIndex,
+            0x05 => SystemKind::Staging,
+            0x06 => SystemKind::Maxima,
+            0x07 => SystemKind::Watermark,
+            0x08 => SystemKind::LegacyMayExist,
+            0x09 => SystemKind::AppliedIndex,
+            0x0a => SystemKind::RegionDescriptor,
+            _ => return Err(DecodeError::UnknownTag { tag }),
+        })
+    }
+}
+
+/// A stored key of the `meta` family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemKey {
+    Format,
+    Database { region: u64, number: u32 },
+    NextIndex { region: u64 },
+    DeadIndex { region: u64, index: u64 },
+    Staging { region: u64, version: u64 },
+    Maxima { region: u64 },
+    Watermark { region: u64 },
+    LegacyMayExist { region: u64 },
+    AppliedIndex { region: u64 },
+    RegionDescriptor { region: u64 },
+}
+
+impl SystemKey {
+    pub fn kind(&self) -> SystemKind {
+        match self {
+            SystemKey::Format => SystemKind::Format,
+            SystemKey::Database { .. } => SystemKind::Database,
+            SystemKey::NextIndex { .. } => SystemKind::NextIndex,
+            SystemKey::DeadIndex { .. } => SystemKind::DeadIndex,
+            SystemKey::Staging { .. } => SystemKind::Staging,
+            SystemKey::Maxima { .. } => SystemKind::Maxima,
+            SystemKey::Watermark { .. } => SystemKind::Watermark,
+            SystemKey::LegacyMayExist { .. } => SystemKind::LegacyMayExist,
+            SystemKey::AppliedIndex { .. } => SystemKind::AppliedIndex,
+            SystemKey::RegionDescriptor { .. } => SystemKind::RegionDescriptor,
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Appends the key to `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        let kind = self.kind();
+        match *self {
+            SystemKey::Format => out.extend_from_slice(&kind.prefix()),
+            SystemKey::Database { region, number } => {
+                out.extend_from_slice(&kind.region_prefix(region));
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            SystemKey::DeadIndex {
+                region,
+                index: number,
+            }
+            | SystemKey::Staging {
+                region,
+                version: number,
+            } => {
+                out.extend_from_slice(&kind.region_prefix(region));
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            SystemKey::NextIndex { region }
+            | SystemKey::Maxima { region }
+            | SystemKey::Watermark { region }
+            | SystemKey::LegacyMayExist { region }
+            | SystemKey::AppliedIndex { region }
+            | SystemKey::RegionDescriptor { region } => {
+                out.extend_from_slice(&kind.region_prefix(region));
+            }
+        }
+    }
+
+    pub fn decode(key: &[u8]) -> Result<SystemKey, DecodeError> {
+        let mut reader = Reader::new("system key", key);
+        let kind = SystemKind::of_tag(reader.u8("tag")?)?;
+        let key = Self::read(kind, &mut reader)?;
+        reader.finish()?;
+        Ok(key)
+    }
+
+    fn read(kind: SystemKind, reader: &mut Reader<'_>) -> Result<SystemKey, DecodeError> {
+        let region = |reader: &mut Reader<'_>| reader.u64("region");
+        Ok(match kind {
+            SystemKind::Format => SystemKey::Format,
+            SystemKind::Database => SystemKey::Database {
+                region: region(reader)?,
+                number: reader.u32("number")?,
+            },
+            SystemKind::NextIndex => SystemKey::NextIndex {
+                region: region(reader)?,
+            },
+            SystemKind::DeadIndex => SystemKey::DeadIndex {
+                region: region(reader)?,
+                index: reader.u64("index_id")?,
+            },
+            SystemKind::Staging => SystemKey::Staging {
+                region: region(reader)?,
+                version: reader.u64("version")?,
+            },
+            SystemKind::Maxima => SystemKey::Maxima {
+                region: region(reader)?,
+            },
+            SystemKind::Watermark => SystemKey::Watermark {
+                region: region(reader)?,
+            },
+            SystemKind::LegacyMayExist => SystemKey::LegacyMayExist {
+                region: region(reader)?,
+            },
+            SystemKind::AppliedIndex => SystemKey::AppliedIndex {
+                region: region(reader)?,
+            },
+            SystemKind::RegionDescriptor => SystemKey::RegionDescriptor {
+                region: region(reader)?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

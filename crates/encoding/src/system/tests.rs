@@ -1,0 +1,100 @@
+use super::*;
+use crate::golden::assert_bytes;
+
+const REGION: u64 = 0x0102_0304_0506_0708;
+
+/// One key of every kind, with its bytes.
+const KEYS: [(SystemKey, &str); 10] = [
+    (SystemKey::Format, "01"),
+    (
+        SystemKey::Database {
+            region: REGION,
+            number: 15,
+        },
+        "02 0102030405060708 0000000f",
+    ),
+    (
+        SystemKey::NextIndex { region: REGION },
+        "03 0102030405060708",
+    ),
+    (
+        SystemKey::DeadIndex {
+            region: REGION,
+            index: 42,
+        },
+        "04 0102030405060708 000000000000002a",
+    ),
+    (
+        SystemKey::Staging {
+            region: REGION,
+            version: 43,
+        },
+        "05 0102030405060708 000000000000002b",
+    ),
+    (SystemKey::Maxima { region: REGION }, "06 0102030405060708"),
+    (
+        SystemKey::Watermark { region: REGION },
+        "07 0102030405060708",
+    ),
+    (
+        SystemKey::LegacyMayExist { region: REGION },
+        "08 0102030405060708",
+    ),
+    (
+        SystemKey::AppliedIndex { region: REGION },
+        "09 0102030405060708",
+    ),
+    (
+        SystemKey::RegionDescriptor { region: REGION },
+        "0a 0102030405060708",
+    ),
+];
+
+#[test]
+fn golden_bytes() {
+    for (key, bytes) in KEYS {
+        assert_bytes(&key.encode(), bytes);
+    }
+}
+
+#[test]
+fn every_tag_is_an_error_or_has_a_golden_key() {
+    let known: Vec<u8> = (0..=u8::MAX)
+        .filter(|&tag| SystemKind::of_tag(tag).is_ok_and(|kind| kind as u8 == tag))
+        .collect();
+    let golden: Vec<u8> = KEYS.iter().map(|(key, _)| key.kind() as u8).collect();
+    assert_eq!(known, golden);
+    assert_eq!(
+        SystemKey::decode(&[0xee]).map_err(|error| error.to_string()),
+        Err("system key: unknown tag 0xee".to_string())
+    );
+}
+
+#[test]
+fn every_truncation_and_extension_is_an_error() {
+    for (key, _) in KEYS {
+        let bytes = key.encode();
+        assert_eq!(SystemKey::decode(&bytes), Ok(key));
+        for length in 0..bytes.len() {
+            assert!(SystemKey::decode(&bytes[..length]).is_err(), "{key:?}");
+        }
+        assert!(
+            SystemKey::decode(&[&bytes[..], b"x"].concat()).is_err(),
+            "{key:?}"
+        );
+    }
+}
+
+#[test]
+fn prefixes_bound_a_kind_and_a_region_of_it() {
+    for (key, _) in KEYS {
+        let bytes = key.encode();
+        for (other, _) in KEYS {
+            let same_kind = key.kind() == other.kind();
+            assert_eq!(bytes.starts_with(&other.kind().prefix()), same_kind);
+            let of_region = bytes.starts_with(&other.kind().region_prefix(REGION));
+            assert_eq!(of_region, same_kind && key != SystemKey::Format);
+            assert!(!bytes.starts_with(&other.kind().region_prefix(REGION + 1)));
+        }
+    }
+}
