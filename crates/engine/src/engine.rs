@@ -1,0 +1,540 @@
+//! Opening, reading, writing and closing the database.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_encoding::FORMAT_VERSION;
+use cairn_encoding::system::SystemKey;
+use rust_rocksdb::{
+    BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, DBPinnableSlice, Options,
+    ReadOptions, Snapshot, WriteBatch, WriteBufferManager, WriteOptions,
+};
+
+use crate::batch::Batch;
+use crate::error::{EngineError, Result};
+use crate::family::Family;
+use crate::filter::{FilterCounters, Gate};
+use crate::listener::fatal;
+use crate::options::{self, EngineOptions};
+use crate::rows::{Direction, OwnedIterator, Rows};
+use crate::space;
+
+/// A value as it lies in RocksDB's memory; not copied.
+pub type Value<'a> = DBPinnableSlice<'a>;
+
+/// The file that says whose directory this is and which format it holds. It is read before RocksDB is
+/// asked to open anything, because opening changes files.
+const MARKER: &str = "CAIRN";
+/// The same while it is being written.
+const NEW_MARKER: &str = "CAIRN.new";
+
+/// RocksDB and its family handles.
+pub(crate) struct Database {
+    // Declared before `db`, so dropped before it (the references have no destructor anyway).
+    families: [&'static ColumnFamily; Family::COUNT],
+    db: DB,
+}
+
+impl Database {
+    pub(crate) fn db(&self) -> &DB {
+        &self.db
+    }
+
+    pub(crate) fn family(&self, family: Family) -> &ColumnFamily {
+        self.families[family as usize]
+    }
+
+    /// A sync that fails may have lost what it was to save, and a second try would not tell: there is no
+    /// going on.
+    pub(crate) fn sync(&self) {
+        if let Err(error) = self.db.flush_wal(true) {
+            fatal("the write-ahead log could not be synced", &error);
+        }
+    }
+
+    pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+        Ok(self.db.get_pinned_cf(&self.family(family), key)?)
+    }
+}
+
+/// A view of the moment in which everything that it shows was durable.
+pub(crate) struct DurableView {
+    // Declared before `database`, so dropped before it.
+    snapshot: Snapshot<'static>,
+    database: Arc<Database>,
+}
+
+impl DurableView {
+    pub(crate) fn take(database: Arc<Database>) -> Result<Self> {
+        // The sync comes second: a write between the two is then not in the view, whereas the other way
+        // round it would be, unsynced.
+        let snapshot = database.db.snapshot();
+        database.sync();
+        // SAFETY: as for iterators: the snapshot borrows the DB inside `database`, whose Arc is kept
+        // beside it and dropped after it.
+        let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
+        Ok(DurableView { snapshot, database })
+    }
+
+    pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut options = ReadOptions::default();
+        // A filter looks at every key there is: that must not push out what clients ask for.
+        options.fill_cache(false);
+        Ok(self
+            .snapshot
+            .get_cf_opt(&self.database.family(family), key, options)?)
+    }
+
+    /// Every row of the family that begins with `prefix`.
+    pub(crate) fn scan(&self, family: Family, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_range(rust_rocksdb::PrefixRange(prefix));
+        let mut iterator = self
+            .snapshot
+            .raw_iterator_cf_opt(&self.database.family(family), options);
+        let mut rows = Vec::new();
+        iterator.seek_to_first();
+        while let Some((key, value)) = iterator.item() {
+            rows.push((key.to_vec(), value.to_vec()));
+            iterator.next();
+        }
+        iterator.status()?;
+        Ok(rows)
+    }
+}
+
+/// Figures about the database as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    pub sst_bytes: u64,
+    pub live_data_bytes: u64,
+    pub memtable_bytes: u64,
+    pub block_cache_bytes: u64,
+    pub block_cache_capacity: u64,
+    pub table_reader_bytes: u64,
+    pub pending_compaction_bytes: u64,
+    pub running_compactions: u64,
+    pub running_flushes: u64,
+    pub estimated_keys: u64,
+    pub write_stopped: bool,
+    pub delayed_write_rate: u64,
+}
+
+pub struct Engine {
+    database: Arc<Database>,
+    gate: Arc<Gate>,
+    cache: Cache,
+    write_buffers: WriteBufferManager,
+    options: Options,
+    path: PathBuf,
+    /// Opened beside, or without, the process that writes.
+    is_read_only: bool,
+}
+
+impl Engine {
+    /// Opens the database in `path`, creating it if the directory is empty or absent. On an error
+    /// nothing has been changed.
+    pub fn open(path: &Path, settings: &EngineOptions) -> Result<Engine> {
+        let is_new = check_marker(path)?;
+        if is_new {
+            fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
+            write_marker(path, CREATING)?;
+        }
+
+        let gate = Arc::new(Gate::default());
+        let memory = options::Memory::new(settings);
+        let mut database_options = options::database(settings, &memory, &gate);
+        // Never in place of a database that has lost its files: RocksDB would clear away the rest.
+        database_options.create_if_missing(is_new);
+        database_options.create_missing_column_families(is_new);
+        let families =
+            Family::ALL.map(|family| options::family(family, settings, &memory, Some(&gate)));
+        let db = DB::open_cf_descriptors(&database_options, path, families)
+            .map_err(|error| explain_open(error, path))?;
+        let engine = Engine::assemble(db, gate, memory, database_options, path)?;
+        engine.check_format(is_new)?;
+        Ok(engine)
+    }
+
+    /// The engine around an open RocksDB.
+    pub(crate) fn assemble(
+        db: DB,
+        gate: Arc<Gate>,
+        memory: options::Memory,
+        options: Options,
+        path: &Path,
+    ) -> Result<Engine> {
+        let families = Family::ALL.map(|family| -> Option<&'static ColumnFamily> {
+            // SAFETY: a handle lives as long as the DB, whose families are never dropped; `Database`
+            // keeps both together and gives the reference out only with its own lifetime.
+            db.cf_handle(family.name())
+                .map(|handle| unsafe { &*std::ptr::from_ref(handle) })
+        });
+        let mut handles = Vec::with_capacity(Family::COUNT);
+        for handle in families {
+            handles.push(
+                handle.ok_or_else(|| EngineError::Corrupt("a row family is missing".into()))?,
+            );
+        }
+        let families = handles
+            .try_into()
+            .map_err(|_| EngineError::Corrupt("a row family is missing".into()))?;
+        Ok(Engine {
+            database: Arc::new(Database { families, db }),
+            gate,
+            cache: memory.cache,
+            write_buffers: memory.write_buffers,
+            options,
+            path: path.to_owned(),
+            is_read_only: false,
+        })
+    }
+
+    pub(crate) fn read_only(mut self) -> Engine {
+        self.is_read_only = true;
+        self
+    }
+
+    fn check_format(&self, is_new: bool) -> Result<()> {
+        let key = SystemKey::Format.encode();
+        match self.get(Family::Meta, &key)? {
+            Some(value) => {
+                let found = cairn_encoding::system::value::decode_format(&value)?;
+                if found > FORMAT_VERSION {
+                    return Err(EngineError::NewerFormat {
+                        found,
+                        known: FORMAT_VERSION,
+                    });
+                }
+            }
+            None if is_new => {
+                let mut batch = Batch::new();
+                let value = cairn_encoding::system::value::encode_format(FORMAT_VERSION);
+                batch.put(Family::Meta, &key, value);
+                self.write([&batch], true)?;
+            }
+            None => return Err(EngineError::Corrupt("the format version is missing".into())),
+        }
+        if is_new {
+            write_marker(&self.path, "")?;
+        }
+        Ok(())
+    }
+
+    /// From now on compaction filters may drop rows. Called once the store has finished what an
+    /// earlier run left half done.
+    pub fn start_filters(&self) {
+        self.gate.open(&self.database);
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.database.get(family, key)
+    }
+
+    /// Walks the rows in `[lower, upper)`; an empty `upper` is no bound. With a batch, its changes are
+    /// shown as if they were stored.
+    pub fn rows<'b>(
+        &self,
+        batch: Option<&'b Batch>,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Rows<'b> {
+        self.rows_with(
+            ReadOptions::default(),
+            batch,
+            family,
+            lower,
+            upper,
+            direction,
+        )
+    }
+
+    /// The same for background work, which must not push out of the cache what clients ask for.
+    pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows<'static> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        options.set_auto_readahead_size(true);
+        self.rows_with(options, None, family, lower, upper, Direction::Forward)
+    }
+
+    fn rows_with<'b>(
+        &self,
+        mut options: ReadOptions,
+        batch: Option<&'b Batch>,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Rows<'b> {
+        options.set_iterate_lower_bound(lower);
+        if !upper.is_empty() {
+            options.set_iterate_upper_bound(upper);
+        }
+        let stored = OwnedIterator::new(self.database.clone(), family, options);
+        Rows::new(stored, batch, family, lower.into(), upper.into(), direction)
+    }
+
+    /// Writes batches as one atomic change. Only committers call this, and opening.
+    pub(crate) fn write<'b>(
+        &self,
+        batches: impl IntoIterator<Item = &'b Batch>,
+        sync: bool,
+    ) -> Result<()> {
+        let mut writes = WriteBatch::default();
+        for batch in batches {
+            for (family, key, value) in batch.changes() {
+                let family = self.database.family(family);
+                match value {
+                    Some(value) => writes.put_cf(&family, key, value),
+                    None => writes.delete_cf(&family, key),
+                }
+            }
+        }
+        let mut options = WriteOptions::default();
+        options.set_sync(sync);
+        Ok(self.database.db.write_opt(&writes, &options)?)
+    }
+
+    /// Deletes one row at once, outside any transaction: for what is found at open.
+    pub fn delete_now(&self, family: Family, key: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.delete(family, key);
+        self.write([&batch], true)
+    }
+
+    /// Makes everything written so far survive a power cut.
+    pub fn sync(&self) {
+        self.database.sync();
+    }
+
+    /// Drops whole dead ranges: `[from, to)` in each of the families. Rows there must be dead already,
+    /// durably so; open walks keep what they pinned.
+    pub fn drop_range(&self, families: &[Family], from: &[u8], to: &[u8]) -> Result<()> {
+        let mut writes = WriteBatch::default();
+        let mut files = Vec::new();
+        for &family in families {
+            // RocksDB counts the end in where whole files go, and a row that lives may be there: what
+            // goes ends with the last row before it.
+            let mut rows = self.rows(None, family, from, to, Direction::Backward);
+            if let Some((last, _)) = rows.next()? {
+                files.push((family, last.to_vec()));
+            }
+            writes.delete_range_cf(&self.database.family(family), from, to);
+        }
+        self.database.db.write(&writes)?;
+        for (family, last) in files {
+            let family = self.database.family(family);
+            self.database
+                .db
+                .delete_file_in_range_cf(&family, from, last.as_slice())?;
+        }
+        Ok(())
+    }
+
+    /// Writes out the memtables, so that the next open has no log to replay.
+    pub fn flush(&self) -> Result<()> {
+        for family in Family::ALL {
+            self.database.db.flush_cf(&self.database.family(family))?;
+        }
+        Ok(())
+    }
+
+    /// Writes out the memtables and compacts every level of every family, filters included.
+    pub fn compact(&self) -> Result<()> {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        // Metadata first: what it loses, the rows lose in the same go.
+        for family in Family::ALL {
+            let family = self.database.family(family);
+            self.database.db.flush_cf(&family)?;
+            self.database
+                .db
+                .compact_range_cf_opt(&family, None::<&[u8]>, None::<&[u8]>, &options);
+        }
+        Ok(())
+    }
+
+    /// Compacts one range of a family; an empty bound is none.
+    pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) {
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        let family = self.database.family(family);
+        self.database
+            .db
+            .compact_range_cf_opt(&family, bound(from), bound(to), &options);
+    }
+
+    /// About how many bytes of files the rows in `[from, to)` take.
+    pub fn approximate_bytes(&self, family: Family, from: &[u8], to: &[u8]) -> u64 {
+        let ranges = [rust_rocksdb::Range::new(from, to)];
+        let family = self.database.family(family);
+        self.database
+            .db
+            .get_approximate_sizes_cf(&family, &ranges)
+            .map_or(0, |sizes| sizes.iter().sum())
+    }
+
+    pub fn filter_counters(&self) -> &FilterCounters {
+        self.gate.counters()
+    }
+
+    /// Lets RocksDB write again after it stopped for want of room.
+    pub fn resume(&self) -> Result<()> {
+        self.database.db.resume()?;
+        self.gate.writes_again();
+        Ok(())
+    }
+
+    /// Whether RocksDB refuses writes for want of room.
+    pub fn has_stopped_writing(&self) -> bool {
+        self.gate.has_stopped_writing()
+    }
+
+    /// Bytes free on the disk that holds the database.
+    pub fn free_disk_bytes(&self) -> Option<space::Disk> {
+        space::of(&self.path)
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let sum = |property: &str| -> u64 {
+            Family::ALL
+                .iter()
+                .filter_map(|&family| {
+                    let family = self.database.family(family);
+                    self.database
+                        .db
+                        .property_int_value_cf(&family, property)
+                        .ok()?
+                })
+                .sum()
+        };
+        let whole = |property: &str| {
+            let value = self.database.db.property_int_value(property);
+            value.ok().flatten().unwrap_or(0)
+        };
+        Statistics {
+            sst_bytes: sum("rocksdb.total-sst-files-size"),
+            live_data_bytes: sum("rocksdb.estimate-live-data-size"),
+            memtable_bytes: self.write_buffers.get_usage() as u64,
+            block_cache_bytes: self.cache.get_usage() as u64,
+            block_cache_capacity: self.cache.get_capacity() as u64,
+            table_reader_bytes: sum("rocksdb.estimate-table-readers-mem"),
+            pending_compaction_bytes: sum("rocksdb.estimate-pending-compaction-bytes"),
+            running_compactions: whole("rocksdb.num-running-compactions"),
+            running_flushes: whole("rocksdb.num-running-flushes"),
+            estimated_keys: {
+                let family = self.database.family(Family::Metadata);
+                let value = self
+                    .database
+                    .db
+                    .property_int_value_cf(&family, "rocksdb.estimate-num-keys");
+                value.ok().flatten().unwrap_or(0)
+            },
+            write_stopped: whole("rocksdb.is-write-stopped") != 0,
+            delayed_write_rate: whole("rocksdb.actual-delayed-write-rate"),
+        }
+    }
+
+    /// RocksDB's own tickers, as text, for diagnosis.
+    pub fn rocksdb_statistics(&self) -> String {
+        self.options.get_statistics().unwrap_or_default()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Filters first stop deciding, and then stop existing: waiting for the background work means
+        // that no filter can hold the last reference to the database.
+        self.gate.close();
+        if !self.is_read_only {
+            self.sync();
+        }
+        self.database.db.cancel_all_background_work(true);
+    }
+}
+
+/// Whether the directory is new; an error if it is not Cairn's, or of a newer format.
+pub(crate) fn check_marker(path: &Path) -> Result<bool> {
+    let text = match fs::read_to_string(path.join(MARKER)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Nothing may be there: RocksDB clears away the files that it does not know.
+            let is_empty = match fs::read_dir(path) {
+                Ok(mut entries) => entries.all(|entry| {
+                    // What a creation that was cut short leaves first.
+                    entry.is_ok_and(|entry| entry.file_name() == NEW_MARKER)
+                }),
+                Err(error) if error.kind() == ErrorKind::NotFound => true,
+                Err(error) => return Err(cannot("read", path, &error)),
+            };
+            if is_empty {
+                return Ok(true);
+            }
+            return Err(EngineError::Corrupt(format!(
+                "{} is not empty, and not a data directory of Cairn's",
+                path.display()
+            )));
+        }
+        Err(error) => return Err(cannot("read", &path.join(MARKER), &error)),
+    };
+    let damaged = || EngineError::Corrupt(format!("{} is damaged", path.join(MARKER).display()));
+    let text = text.strip_prefix("cairn format ").ok_or_else(damaged)?;
+    let (number, is_new) = match text.trim_end().strip_suffix(CREATING) {
+        Some(number) => (number, true),
+        None => (text.trim_end(), false),
+    };
+    let found: u32 = number.trim_end().parse().map_err(|_| damaged())?;
+    if found > FORMAT_VERSION {
+        return Err(EngineError::NewerFormat {
+            found,
+            known: FORMAT_VERSION,
+        });
+    }
+    Ok(is_new)
+}
+
+/// Stands in the marker until the database behind it is complete.
+const CREATING: &str = "creating";
+
+fn write_marker(path: &Path, state: &str) -> Result<()> {
+    let temporary = path.join(NEW_MARKER);
+    let marker = path.join(MARKER);
+    let write = || -> std::io::Result<()> {
+        fs::write(
+            &temporary,
+            format!("cairn format {FORMAT_VERSION} {state}").trim_end(),
+        )?;
+        fs::File::open(&temporary)?.sync_all()?;
+        fs::rename(&temporary, &marker)?;
+        fs::File::open(path)?.sync_all()
+    };
+    write().map_err(|error| cannot("write", &marker, &error))
+}
+
+fn bound(key: &[u8]) -> Option<&[u8]> {
+    (!key.is_empty()).then_some(key)
+}
+
+pub(crate) fn cannot(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn explain_open(error: rust_rocksdb::Error, path: &Path) -> EngineError {
+    let text = error.to_string();
+    let is_held_here = text.contains("lock hold by current process");
+    let is_held_elsewhere =
+        text.contains("While lock file") && text.contains("temporarily unavailable");
+    if is_held_here || is_held_elsewhere {
+        return EngineError::InUse(path.to_owned());
+    }
+    error.into()
+}

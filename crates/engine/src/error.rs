@@ -1,0 +1,48 @@
+//! What can go wrong below the commit point, told apart by what the caller should do about it.
+
+use std::path::PathBuf;
+
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// At open: stop, another process has the directory.
+    #[error("the data directory {} is in use by another process", .0.display())]
+    InUse(PathBuf),
+    /// At open: stop, an older program must not touch newer bytes.
+    #[error(
+        "the data directory was written by a newer version (format {found}, this program knows up to {known})"
+    )]
+    NewerFormat { found: u32, known: u32 },
+    /// At open: stop. While running: the reply is an error, and nothing was changed.
+    #[error("corrupt data: {0}")]
+    Corrupt(String),
+    /// The reply is an error, nothing was changed; try again when there is room.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The engine is shutting down: nothing was changed.
+    #[error("the database is closing")]
+    Closing,
+    /// Whatever else RocksDB reports.
+    #[error("{0}")]
+    Storage(String),
+}
+
+impl From<rust_rocksdb::Error> for EngineError {
+    fn from(error: rust_rocksdb::Error) -> Self {
+        let text = error.to_string();
+        if text.contains("No space left on device") {
+            return EngineError::DiskFull;
+        }
+        match error.kind() {
+            rust_rocksdb::ErrorKind::Corruption => EngineError::Corrupt(text),
+            _ => EngineError::Storage(text),
+        }
+    }
+}
+
+impl From<cairn_encoding::DecodeError> for EngineError {
+    fn from(error: cairn_encoding::DecodeError) -> Self {
+        EngineError::Corrupt(error.to_string())
+    }
+}

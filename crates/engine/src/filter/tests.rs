@@ -1,0 +1,126 @@
+#![allow(clippy::unwrap_used)]
+
+use cairn_encoding::row::RowKey;
+use rust_rocksdb::DB;
+use rust_rocksdb::compaction_filter_factory::CompactionFilterContext;
+
+use super::*;
+use crate::engine::Engine;
+use crate::options::{self, EngineOptions};
+
+/// An engine whose gate is in the test's hands.
+fn engine(path: &std::path::Path, gate: &Arc<Gate>) -> Engine {
+    let settings = EngineOptions {
+        memory: 64 * 1024 * 1024,
+        ..EngineOptions::default()
+    };
+    let memory = options::Memory::new(&settings);
+    let mut database_options = options::database(&settings, &memory, gate);
+    database_options.create_if_missing(true);
+    database_options.create_missing_column_families(true);
+    let families =
+        Family::ALL.map(|family| options::family(family, &settings, &memory, Some(gate)));
+    let db = DB::open_cf_descriptors(&database_options, path, families).unwrap();
+    Engine::assemble(db, gate.clone(), memory, database_options, path).unwrap()
+}
+
+fn new_filter(gate: &Arc<Gate>) -> Filter {
+    let context = CompactionFilterContext {
+        is_full_compaction: true,
+        is_manual_compaction: true,
+    };
+    FilterFactory::new(Family::Data, gate.clone()).create(context)
+}
+
+/// A filter outlives the moment at which its compaction began: those that began before, while and after
+/// the database was open judge the same dead row.
+#[test]
+fn rows_are_dropped_only_while_the_database_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    let orphan = RowKey::Data {
+        index: 1,
+        key: b"no such key",
+        version: 5,
+        sub: b"field",
+    }
+    .encode();
+    let drops = |filter: &mut Filter| {
+        matches!(
+            filter.filter(0, &orphan, b"value"),
+            CompactionDecision::Remove
+        )
+    };
+
+    let mut while_opening = new_filter(&gate);
+    assert!(!drops(&mut while_opening));
+    engine.start_filters();
+    let mut while_open = new_filter(&gate);
+    assert!(drops(&mut while_open));
+    assert!(!drops(&mut while_opening), "it knows nothing");
+
+    gate.close();
+    assert!(!drops(&mut while_open), "it knew, but may no longer");
+    assert!(!drops(&mut new_filter(&gate)));
+    assert_eq!(gate.counters().dead_versions.load(Ordering::Relaxed), 1);
+}
+
+/// The view is of the moment in which the compaction began, whatever is written afterwards.
+#[test]
+fn a_filter_judges_by_the_moment_it_began() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    engine.start_filters();
+    let (index, key) = (1, b"hash");
+    let metadata = RowKey::Metadata { index, key }.encode();
+    let write = |version: Option<u64>| {
+        let mut batch = crate::Batch::new();
+        match version {
+            None => batch.delete(Family::Metadata, &metadata),
+            Some(version) => {
+                let kind = cairn_encoding::metadata::CollectionKind::Hash;
+                let body = Body::Collection {
+                    kind,
+                    version,
+                    size: 1,
+                };
+                let value = Metadata { expire_ms: 0, body }.encode();
+                batch.put(Family::Metadata, &metadata, value);
+            }
+        }
+        engine.write([&batch], false).unwrap();
+    };
+    let keeps = |filter: &mut Filter, version| {
+        let row = RowKey::Data {
+            index,
+            key,
+            version,
+            sub: b"field",
+        };
+        matches!(
+            filter.filter(0, &row.encode(), b"value"),
+            CompactionDecision::Keep
+        )
+    };
+
+    write(Some(5));
+    let mut before = new_filter(&gate);
+    write(Some(6));
+    let mut after = new_filter(&gate);
+    write(None);
+    let mut last = new_filter(&gate);
+    assert_eq!(
+        [5, 6].map(|version| keeps(&mut before, version)),
+        [true, false]
+    );
+    assert_eq!(
+        [5, 6].map(|version| keeps(&mut after, version)),
+        [false, true]
+    );
+    assert_eq!(
+        [5, 6].map(|version| keeps(&mut last, version)),
+        [false, false]
+    );
+}

@@ -1,0 +1,37 @@
+//! The engine: RocksDB as Cairn uses it.
+//!
+//! A write reaches the disk in one way only. A transaction leaves a [`Batch`] of row changes; a
+//! [`Committer`] makes it durable and visible at once; nobody else writes. A read is a point lookup
+//! ([`Engine::get`]) or a walk over [`Rows`], which shows a batch that is not yet committed on top of
+//! what is stored, so that a transaction sees its own writes.
+//!
+//! What this crate does not know: Redis. It knows row families and the few facts about rows that the
+//! compaction filters need, and those it takes from `cairn-encoding`.
+
+mod batch;
+mod clock;
+mod commit;
+mod engine;
+mod error;
+mod family;
+mod filter;
+mod listener;
+mod memory;
+mod options;
+mod read_only;
+mod rows;
+mod space;
+
+/// A single machine is one region, and this is its number.
+pub const LOCAL_REGION: u64 = 1;
+
+pub use batch::Batch;
+pub use clock::{Clock, ManualTime, SystemTime, TimeSource};
+pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
+pub use engine::{Engine, Statistics, Value};
+pub use error::{EngineError, Result};
+pub use family::Family;
+pub use filter::FilterCounters;
+pub use memory::Memory;
+pub use options::EngineOptions;
+pub use rows::{Direction, Rows};

@@ -1,0 +1,175 @@
+//! How RocksDB is set up, and why.
+
+use std::sync::Arc;
+
+use rust_rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DataBlockIndexType,
+    Options, WriteBufferManager, statistics::StatsLevel,
+};
+
+use crate::family::Family;
+use crate::filter::{FilterFactory, Gate};
+use crate::listener::Listener;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// What the process may use in all; caches and memtables are cut from it.
+    pub memory: usize,
+    /// Threads for flushes and compactions.
+    pub background_threads: usize,
+    /// The most that compactions may write per second; tuned down automatically.
+    pub compaction_rate: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            memory: 1024 * MIB,
+            background_threads: 2,
+            compaction_rate: 512 * MIB,
+        }
+    }
+}
+
+/// The one budget that blocks, index and filter blocks, and memtables share.
+pub(crate) struct Memory {
+    pub(crate) cache: Cache,
+    pub(crate) write_buffers: WriteBufferManager,
+    /// The size at which one memtable is written out.
+    memtable: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(settings: &EngineOptions) -> Self {
+        // The rest is for what is not counted: buffers of connections, compaction buffers, table readers,
+        // and the allocator's own overhead, which is about a fifth.
+        let cache_bytes = settings.memory / 16 * 9;
+        // The clock cache takes no lock on a hit, unlike the LRU cache. Zero lets it size itself.
+        let cache = Cache::new_hyper_clock_cache(cache_bytes, 0);
+        // Memtables are charged to the cache, so that a burst of writes takes its memory from cached
+        // blocks and not from the machine.
+        let write_buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
+            settings.memory / 4,
+            false,
+            cache.clone(),
+        );
+        Memory {
+            cache,
+            write_buffers,
+            // Several memtables of several families must fit in their quarter.
+            memtable: (settings.memory / 16).clamp(2 * MIB, 64 * MIB),
+        }
+    }
+}
+
+pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gate>) -> Options {
+    let mut options = Options::default();
+    options.increase_parallelism(settings.background_threads as i32);
+    options.set_write_buffer_manager(&memory.write_buffers);
+    // Cut a compaction into parts that run beside each other: large ones delay smaller, urgent ones.
+    options.set_max_subcompactions(settings.background_threads as u32);
+    // Keeps every table open: the readers' memory is charged to the cache, and a closed table costs a
+    // point read several block reads.
+    options.set_max_open_files(-1);
+    // Compactions write in bursts that would hold up a foreground fsync; the limiter spreads them, and
+    // slows down by itself while little is to be done.
+    options.set_auto_tuned_ratelimiter(settings.compaction_rate as i64, 100_000, 10);
+    // Hand dirty pages to the disk as they come instead of all at once at the end of a file.
+    options.set_bytes_per_sync(MIB as u64);
+    options.set_wal_bytes_per_sync(512 * KIB as u64);
+    // Compactions read whole files in order.
+    options.set_compaction_readahead_size(2 * MIB);
+    // A family that is seldom written keeps the log it was last written to; this bounds that log.
+    options.set_max_total_wal_size((settings.memory / 4).clamp(64 * MIB, 1024 * MIB) as u64);
+    // An error in the background is ours to judge (see `listener`); RocksDB shall not retry in silence.
+    options.set_max_bgerror_resume_count(0);
+    // Opening must not read the table properties of a thousand files.
+    options.set_skip_stats_update_on_db_open(true);
+    // A log that the manifest says was synced in full must be found in full.
+    options.set_track_and_verify_wals_in_manifest(true);
+    // Counters per core, without timers: the part of the statistics that costs almost nothing.
+    options.enable_statistics();
+    options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    options.set_stats_dump_period_sec(0);
+    options.set_keep_log_file_num(4);
+    options.set_max_log_file_size(16 * MIB);
+    options.add_event_listener(Listener::new(gate.clone()));
+    options
+}
+
+/// Without a gate there is no filter: for a database that is only read.
+pub(crate) fn family(
+    family: Family,
+    settings: &EngineOptions,
+    memory: &Memory,
+    gate: Option<&Arc<Gate>>,
+) -> ColumnFamilyDescriptor {
+    let mut options = Options::default();
+    let is_point_read = matches!(family, Family::Metadata | Family::Data);
+    options.set_block_based_table_factory(&table(family, memory));
+    let memtable = match family {
+        Family::Metadata | Family::Data => memory.memtable,
+        Family::ZsetScore | Family::Expiry => memory.memtable / 2,
+        // Small, but every commit writes here.
+        Family::Meta => 8 * MIB,
+    };
+    options.set_write_buffer_size(memtable);
+    // Room for a burst while earlier memtables are being written out.
+    options.set_max_write_buffer_number(4);
+    if is_point_read {
+        // A memtable is searched on every point read, mostly in vain.
+        options.set_memtable_prefix_bloom_ratio(0.1);
+        options.set_memtable_whole_key_filtering(true);
+    }
+    // Fast above, where data moves often; small at the bottom, where nine tenths of it lies.
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    // Level sizes follow the size of the last level: space amplification stays near 1.1.
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_level_zero_file_num_compaction_trigger(4);
+    options.set_level_zero_slowdown_writes_trigger(20);
+    options.set_level_zero_stop_writes_trigger(36);
+    options.set_target_file_size_base((settings.memory / 16).clamp(8 * MIB, 64 * MIB) as u64);
+    options.set_max_bytes_for_level_base((memory.memtable * 4) as u64);
+    if family != Family::Meta {
+        // A file full of tombstones is compacted before walks stumble over them.
+        options.add_compact_on_deletion_collector_factory(4096, 2048, 0.5);
+        if let Some(gate) = gate {
+            options.set_compaction_filter_factory(FilterFactory::new(family, gate.clone()));
+        }
+    }
+    ColumnFamilyDescriptor::new(family.name(), options)
+}
+
+fn table(family: Family, memory: &Memory) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&memory.cache);
+    // Index and filter blocks count towards the budget, go last when it is short, and those of the
+    // newest files, which every read passes, never.
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_cache_index_and_filter_blocks_with_high_priority(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_format_version(6);
+    match family {
+        // Point reads: whole keys in the bloom filter, small blocks, and a hash index inside them.
+        Family::Metadata => {
+            table.set_block_size(8 * KIB);
+            table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+            table.set_data_block_hash_ratio(0.75);
+            table.set_bloom_filter(10.0, false);
+        }
+        // Point reads and walks.
+        Family::Data => {
+            table.set_block_size(16 * KIB);
+            table.set_bloom_filter(10.0, false);
+        }
+        // Walks only: a filter would never be asked.
+        Family::ZsetScore | Family::Expiry | Family::Meta => table.set_block_size(16 * KIB),
+    }
+    table.set_whole_key_filtering(true);
+    table.set_optimize_filters_for_memory(true);
+    table
+}

@@ -1,0 +1,183 @@
+//! What an acknowledged commit promises, and that one fsync serves many of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cairn_encoding::system::{Maxima, SystemKey};
+use cairn_engine::{
+    Batch, Clock, Commit, Committer, Engine, Family, LOCAL_REGION, LocalCommitter, ManualTime,
+    SyncMode,
+};
+
+use crate::support::{all_rows, committer, image, open, ticker};
+
+const THREADS: usize = 8;
+const COMMITS: usize = 60;
+
+/// A batch of two rows, which belong together.
+fn pair(name: &[u8]) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(Family::Metadata, name, *b"whole");
+    batch.put(Family::Data, name, *b"batch");
+    batch
+}
+
+fn names(engine: &Engine, family: Family) -> BTreeSet<Vec<u8>> {
+    let rows = all_rows(engine, family).unwrap();
+    rows.into_iter().map(|(key, _)| key).collect()
+}
+
+#[test]
+fn a_crash_at_any_moment_keeps_what_was_acknowledged_and_no_half_of_a_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::Always);
+    let acknowledged = Mutex::new(BTreeSet::new());
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (committer, acknowledged, done) = (&committer, &acknowledged, &done);
+            scope.spawn(move || {
+                for n in 0..COMMITS {
+                    let name = format!("{thread}:{n}").into_bytes();
+                    committer.commit(pair(&name)).wait().unwrap();
+                    acknowledged.lock().unwrap().insert(name);
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while done.load(Ordering::SeqCst) < THREADS {
+            let promised = acknowledged.lock().unwrap().clone();
+            let crashed = image(directory.path());
+            let found = open(crashed.path());
+            let whole = names(&found, Family::Metadata);
+            assert!(whole.is_superset(&promised));
+            assert_eq!(whole, names(&found, Family::Data));
+        }
+    });
+    assert_eq!(names(&engine, Family::Data).len(), THREADS * COMMITS);
+}
+
+#[test]
+fn commits_that_wait_together_share_one_fsync() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::Always);
+    let synced = || ticker(&engine, "rocksdb.wal.synced");
+    let before = synced();
+    let waiting: Vec<Commit> = (0..1000u32)
+        .map(|n| committer.commit(pair(&n.to_be_bytes())))
+        .collect();
+    for commit in waiting {
+        commit.wait().unwrap();
+    }
+    assert_eq!(names(&engine, Family::Data).len(), 1000);
+    let syncs = synced() - before;
+    assert!((1..500).contains(&syncs), "{syncs} syncs");
+}
+
+/// Commits that touch one row are applied in the order in which they were handed in.
+#[test]
+fn the_later_commit_wins() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    for mode in [SyncMode::Always, SyncMode::EverySecond, SyncMode::No] {
+        let committer = committer(&engine, mode);
+        let commits: Vec<Commit> = (0..200u8)
+            .map(|n| {
+                let mut batch = Batch::new();
+                batch.put(Family::Data, b"k", [n]);
+                committer.commit(batch)
+            })
+            .collect();
+        for commit in commits {
+            commit.wait().unwrap();
+        }
+        let value = engine.get(Family::Data, b"k").unwrap().unwrap();
+        assert_eq!(&*value, [199], "{mode:?}");
+    }
+}
+
+#[test]
+fn without_sync_nothing_is_synced_and_an_empty_batch_is_not_even_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::No);
+    let counters = || {
+        (
+            ticker(&engine, "rocksdb.wal.synced"),
+            ticker(&engine, "rocksdb.write.self"),
+        )
+    };
+    let (synced, written) = counters();
+    committer.commit(pair(b"k")).wait().unwrap();
+    committer.commit(Batch::new()).wait().unwrap();
+    assert_eq!(counters(), (synced, written + 1));
+}
+
+#[test]
+fn every_second_means_within_a_second_and_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let synced = || ticker(&engine, "rocksdb.wal.synced");
+    let before = synced();
+    let committer = committer(&engine, SyncMode::EverySecond);
+    committer.commit(pair(b"k")).wait().unwrap();
+    let started = std::time::Instant::now();
+    while synced() == before {
+        assert!(started.elapsed().as_secs() < 10, "not synced");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    committer.commit(pair(b"l")).wait().unwrap();
+    let before = synced();
+    drop(committer);
+    assert!(synced() > before);
+}
+
+#[test]
+fn the_maxima_of_the_clock_go_with_each_commit_and_never_fall() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let time = Arc::new(ManualTime::at_millis(5_000));
+    let clock = Arc::new(Clock::new(Box::new(time.clone())));
+    let committer = LocalCommitter::new(engine.clone(), clock.clone(), SyncMode::No).unwrap();
+    let region = LOCAL_REGION;
+    let stored = || {
+        let key = SystemKey::Maxima { region }.encode();
+        Maxima::decode(&engine.get(Family::Meta, &key).unwrap().unwrap()).unwrap()
+    };
+    let (version, timestamp_ms) = (clock.next_version(), clock.now_ms());
+    committer.commit(pair(b"k")).wait().unwrap();
+    let first = Maxima {
+        version,
+        timestamp_ms,
+    };
+    assert_eq!(stored(), first);
+    time.set_millis(1_000);
+    let version = clock.next_version();
+    clock.now_ms();
+    committer.commit(pair(b"k")).wait().unwrap();
+    assert_eq!(stored(), Maxima { version, ..first });
+    assert_eq!(version, first.version + 1);
+}
+
+#[test]
+fn what_is_queued_when_the_committer_goes_is_still_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::Always);
+    let pending: Vec<_> = (0..50u8)
+        .map(|n| {
+            let mut batch = Batch::new();
+            batch.put(Family::Data, &[n], []);
+            committer.commit(batch)
+        })
+        .collect();
+    drop(committer);
+    for commit in pending {
+        commit.wait().unwrap();
+    }
+    assert_eq!(all_rows(&engine, Family::Data).unwrap().len(), 50);
+}
