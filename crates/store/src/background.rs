@@ -1,0 +1,175 @@
+//! The threads that work for nobody in particular.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cairn_engine::Family;
+use parking_lot::{Condvar, Mutex};
+
+use crate::count::RECOUNT;
+use crate::error::Result;
+use crate::expirer::Progress;
+use crate::store::Store;
+
+/// How the background goes about its work.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How often the expirer looks for what is due.
+    pub expire_interval: Duration,
+    /// How many keys it deletes in one batch.
+    pub expire_batch: usize,
+    /// How often large dead versions are looked for.
+    pub reclaim_interval: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            expire_interval: Duration::from_millis(100),
+            expire_batch: 256,
+            reclaim_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How many keys one look for dead versions covers before it rests.
+const RECLAIM_STEP: usize = 1000;
+/// How many old-format strings are moved before it rests.
+const LEGACY_STEP: usize = 256;
+
+/// Runs until dropped.
+pub struct Background {
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    signal: Condvar,
+}
+
+impl Stop {
+    /// Rests for so long; true if it is time to stop.
+    fn rest(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.signal.wait_for(&mut stopped, time);
+        }
+        *stopped
+    }
+}
+
+/// What a job does next.
+enum Next {
+    Rest(Duration),
+    /// It has nothing to do any more.
+    Retire,
+}
+
+type Job = Box<dyn FnMut(&Arc<Store>) -> Result<Next> + Send>;
+
+/// How long a job rests after it failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+impl Background {
+    pub fn start(store: &Arc<Store>, pace: Pace) -> std::io::Result<Background> {
+        let stop = Arc::new(Stop::default());
+        let mut threads = Vec::new();
+        let jobs: [(&str, Job); 4] = [
+            ("expirer", expire(pace)),
+            ("reclaimer", reclaim(pace)),
+            ("legacy", move_legacy()),
+            ("counter", count()),
+        ];
+        for (name, job) in jobs {
+            let (store, stop) = (store.clone(), stop.clone());
+            let builder = std::thread::Builder::new().name(name.into());
+            threads.push(builder.spawn(move || run(name, job, &store, &stop))?);
+        }
+        Ok(Background { stop, threads })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.signal.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+fn run(name: &str, mut job: Job, store: &Arc<Store>, stop: &Stop) {
+    loop {
+        let rest = match job(store) {
+            Ok(Next::Rest(time)) => time,
+            Ok(Next::Retire) => return,
+            // A full disk, most likely: it is tried again.
+            Err(error) => {
+                tracing::error!("the {name} failed: {error}");
+                AFTER_FAILURE
+            }
+        };
+        if stop.rest(rest) {
+            return;
+        }
+    }
+}
+
+fn expire(pace: Pace) -> Job {
+    Box::new(move |store| {
+        let started = Instant::now();
+        Ok(Next::Rest(match store.expire_some(pace.expire_batch)? {
+            Progress::Idle => pace.expire_interval,
+            // As much rest as work: half a core for as long as there is much to do, and the foreground
+            // never waits for more than one batch.
+            Progress::More => started.elapsed(),
+        }))
+    })
+}
+
+/// Flushed databases are looked for every second; dead versions, family by family, now and then.
+fn reclaim(pace: Pace) -> Job {
+    let mut last_look = Instant::now();
+    let mut places: Vec<(Family, Vec<u8>)> = Vec::new();
+    Box::new(move |store| {
+        store.reclaim_databases()?;
+        if places.is_empty() && last_look.elapsed() >= pace.reclaim_interval {
+            places = vec![(Family::ZsetScore, Vec::new()), (Family::Data, Vec::new())];
+        }
+        let Some((family, from)) = places.pop() else {
+            return Ok(Next::Rest(Duration::from_secs(1)));
+        };
+        if let Some(next) = store.reclaim_versions(family, &from, RECLAIM_STEP)? {
+            places.push((family, next));
+        }
+        last_look = Instant::now();
+        Ok(Next::Rest(Duration::from_millis(20)))
+    })
+}
+
+fn move_legacy() -> Job {
+    let mut place = Vec::new();
+    Box::new(move |store| {
+        if !store.may_have_legacy() {
+            return Ok(Next::Retire);
+        }
+        match store.move_legacy(&place, LEGACY_STEP)? {
+            Some(next) => place = next,
+            None => return Ok(Next::Retire),
+        }
+        Ok(Next::Rest(Duration::from_millis(1)))
+    })
+}
+
+fn count() -> Job {
+    Box::new(|store| {
+        store.recount()?;
+        Ok(Next::Rest(RECOUNT))
+    })
+}

@@ -1,0 +1,114 @@
+//! What can be wrong between rows.
+
+use cairn_encoding::metadata::Type;
+use cairn_encoding::{CHUNK_SIZE, DecodeError};
+use cairn_engine::Family;
+
+use crate::inspect::quoted;
+
+/// The most of a key or member that a line shows.
+const SHOWN: usize = 64;
+
+/// One thing that is wrong, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {fault}")]
+pub struct Violation {
+    pub place: Place,
+    pub fault: Fault,
+}
+
+/// Where it is wrong.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a row that cannot be given to a key.
+    Family(Family),
+    Key {
+        database: u32,
+        name: Vec<u8>,
+    },
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Family(family) => f.write_str(family.name()),
+            Place::Key { database, name } => {
+                write!(f, "database {database}, key {}", quoted(name, SHOWN))
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("a row does not decode: {error}: {}", quoted(row, SHOWN))]
+    Row { row: Vec<u8>, error: DecodeError },
+    #[error("the metadata does not decode: {0}")]
+    Metadata(DecodeError),
+    #[error("the row of {} does not decode: {error}", quoted(sub, SHOWN))]
+    Element { sub: Vec<u8>, error: DecodeError },
+    #[error(
+        "the row of {} has a value of {length} bytes, and should have none",
+        quoted(sub, SHOWN)
+    )]
+    ValueNotEmpty { sub: Vec<u8>, length: usize },
+
+    #[error("the metadata of the {} says {size}, but {rows} rows are there", kind.name())]
+    Size { kind: Type, size: u64, rows: u64 },
+    #[error("the {} is empty, and should not exist", kind.name())]
+    Empty { kind: Type },
+    #[error("the list's size is {size}, but it reaches from {head} to {tail}")]
+    ListBounds { size: u64, head: u64, tail: u64 },
+    #[error("the list's elements from index {from} up to {to} are missing")]
+    ElementsMissing { from: u64, to: u64 },
+    #[error("chunk {number} ends at {end}, beyond the string's length of {length}")]
+    ChunkBeyondEnd { number: u32, end: u64, length: u64 },
+    #[error("chunk {number} has {length} bytes, more than {CHUNK_SIZE}")]
+    ChunkTooLong { number: u32, length: usize },
+
+    #[error(
+        "member {} has score {score}, but no row in score order",
+        quoted(member, SHOWN)
+    )]
+    ScoreRowMissing { member: Vec<u8>, score: f64 },
+    #[error(
+        "member {} is at {score} in score order, but has no row of its own",
+        quoted(member, SHOWN)
+    )]
+    MemberMissing { member: Vec<u8>, score: f64 },
+    #[error(
+        "member {} is at {score} in score order, but has score {other}",
+        quoted(member, SHOWN)
+    )]
+    ScoresDiffer {
+        member: Vec<u8>,
+        score: f64,
+        other: f64,
+    },
+    #[error("{rows} rows in score order belong to a {}", kind.name())]
+    StrayScoreRows { kind: Type, rows: u64 },
+
+    #[error("it expires at {at_ms}, but no expiry row says so: it would not be deleted")]
+    ExpiryRowMissing { at_ms: u64 },
+    #[error(
+        "version {version} is above the recorded maximum {maximum}: it could be given out again"
+    )]
+    VersionAboveMaximum { version: u64, maximum: u64 },
+    #[error(
+        "version {version} is in use and yet announced as staged: the next start would drop its rows"
+    )]
+    StagedInUse { version: u64 },
+    #[error("a string of the old format is there, but `meta` says that none is: it cannot be seen")]
+    LegacyHidden,
+
+    #[error("index {index} has rows, but is neither a database's nor listed as dead")]
+    UnknownIndex { index: u64 },
+    #[error("databases {one} and {other} share index {index}")]
+    SharedIndex { index: u64, one: u32, other: u32 },
+    #[error("index {index} of database {database} is listed as dead")]
+    DeadInUse { index: u64, database: u32 },
+    #[error("index {index} is in use, but {next} is the next to be given out")]
+    IndexNotBelowNext { index: u64, next: u64 },
+    #[error("the maxima of version and time are missing")]
+    NoMaxima,
+}

@@ -1,0 +1,162 @@
+//! What hashes, sets and sorted sets have in common: a metadata row with a version and a size, and one
+//! row per element under that version.
+
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
+use cairn_engine::{Direction, Family, Rows};
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
+
+/// A collection as a command works on it. Changes of size are kept here until [`Collection::save`]
+/// writes the metadata row, once.
+pub struct Collection {
+    key: Key,
+    kind: CollectionKind,
+    /// Zero: the key is absent and has no version yet.
+    version: u64,
+    size: u64,
+    expire_ms: u64,
+    /// As stored when it was opened, to tell whether the metadata row must be written.
+    stored: Option<(u64, u64)>,
+    /// Created by this command: no row of this version is in the engine.
+    is_fresh: bool,
+}
+
+impl Collection {
+    /// Opens the collection, absent or not; an error if the key holds something else.
+    pub fn open(txn: &ReadTxn, name: &[u8], kind: CollectionKind) -> Result<Collection> {
+        let key = txn.key(name);
+        let mut collection = Collection {
+            kind,
+            version: 0,
+            size: 0,
+            expire_ms: 0,
+            stored: None,
+            is_fresh: false,
+            key,
+        };
+        if let Some(found) = txn.find_kind(&collection.key, kind.into())?
+            && let Shape::Collection { version, size, .. } = found.shape
+        {
+            collection.version = version;
+            collection.size = size;
+            collection.expire_ms = found.expire_ms;
+            collection.stored = Some((version, size));
+        }
+        Ok(collection)
+    }
+
+    /// A new collection in place of whatever the key holds (which the caller removes, or overwrites by
+    /// saving this one).
+    pub fn create(txn: &WriteTxn, name: &[u8], kind: CollectionKind) -> Collection {
+        Collection {
+            key: txn.key(name),
+            kind,
+            version: txn.next_version(),
+            size: 0,
+            expire_ms: 0,
+            stored: None,
+            is_fresh: true,
+        }
+    }
+
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub fn exists(&self) -> bool {
+        self.stored.is_some()
+    }
+
+    pub fn len(&self) -> u64 {
+        self.size
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Gives an absent collection its version; before the first element is written.
+    pub fn ensure_version(&mut self, txn: &WriteTxn) {
+        if self.version == 0 {
+            self.version = txn.next_version();
+            self.is_fresh = true;
+        }
+    }
+
+    pub fn grow(&mut self, by: u64) {
+        self.size += by;
+    }
+
+    pub fn shrink(&mut self, by: u64) {
+        self.size -= by;
+    }
+
+    /// The key of an element's row.
+    pub fn row_key(&self, sub: &[u8]) -> Vec<u8> {
+        self.key.data(self.version, sub)
+    }
+
+    /// An element's value.
+    pub fn get<'t>(&self, txn: &'t ReadTxn, sub: &[u8]) -> Result<Option<Row<'t>>> {
+        if self.version == 0 {
+            return Ok(None);
+        }
+        self.get_row(txn, &self.row_key(sub))
+    }
+
+    /// The same, with the row's key at hand.
+    pub fn get_row<'t>(&self, txn: &'t ReadTxn, row_key: &[u8]) -> Result<Option<Row<'t>>> {
+        if self.is_fresh {
+            // The engine cannot know this version: spare it the question.
+            return Ok(txn.pending_row(Family::Data, row_key));
+        }
+        txn.row(Family::Data, row_key)
+    }
+
+    pub fn contains(&self, txn: &ReadTxn, sub: &[u8]) -> Result<bool> {
+        Ok(self.get(txn, sub)?.is_some())
+    }
+
+    /// Every element's row, in the order of the sub-keys.
+    pub fn rows<'t>(&self, txn: &'t ReadTxn, direction: Direction) -> Rows<'t> {
+        let (lower, upper) = self.key.version_range(self.version);
+        txn.rows(Family::Data, &lower, &upper, direction)
+    }
+
+    /// Where the sub-key begins in a row's key.
+    pub fn sub_offset(&self) -> usize {
+        self.key.sub_offset()
+    }
+
+    pub fn sub_of<'r>(&self, row_key: &'r [u8]) -> &'r [u8] {
+        self.key.sub_of(row_key)
+    }
+
+    /// Writes the metadata row if the size changed, or deletes the key if nothing is left.
+    pub fn save(self, txn: &mut WriteTxn) {
+        if self.stored == Some((self.version, self.size)) {
+            return;
+        }
+        if self.size == 0 {
+            if self.stored.is_some() {
+                txn.remove_metadata(&self.key, self.expire_ms);
+            }
+            return;
+        }
+        let metadata = Metadata {
+            expire_ms: self.expire_ms,
+            body: Body::Collection {
+                kind: self.kind,
+                version: self.version,
+                size: self.size,
+            },
+        };
+        txn.put_metadata(&self.key, &metadata, self.expire_ms);
+    }
+}

@@ -1,0 +1,148 @@
+//! What can be done to a key whatever it holds: delete, expire, rename, copy, move.
+
+use cairn_encoding::metadata::{Body, Metadata};
+use cairn_engine::{Direction, Family};
+
+use crate::error::Result;
+use crate::fresh::Fresh;
+use crate::key::Key;
+use crate::string::{self, Expiry};
+use crate::txn::{ReadTxn, Shape, Stamp, WriteTxn};
+
+/// Deletes the key; true if it was there.
+pub fn delete(txn: &mut WriteTxn, name: &[u8]) -> Result<bool> {
+    let key = txn.key(name);
+    let Some(stamp) = txn.find(&key)?.map(|found| found.stamp()) else {
+        return Ok(false);
+    };
+    txn.remove(&key, &stamp);
+    Ok(true)
+}
+
+/// When the key expires: `None` if it is absent, zero if never.
+pub fn expiry_of(txn: &ReadTxn, name: &[u8]) -> Result<Option<u64>> {
+    let found = txn.find(&txn.key(name))?;
+    Ok(found.map(|found| found.expire_ms))
+}
+
+/// Sets when an existing key expires, zero for never. The value is not touched, whatever its size.
+pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
+    let key = txn.key(name);
+    let Some(found) = txn.find(&key)? else {
+        return Ok(());
+    };
+    let Stamp {
+        shape,
+        expire_ms: before,
+        is_legacy,
+    } = found.stamp();
+    let value = found.inline().to_vec();
+    drop(found);
+    if is_legacy {
+        return string::put(txn, &key, &value, Expiry::At(at_ms));
+    }
+    let metadata = Metadata {
+        expire_ms: at_ms,
+        body: body(shape, &value),
+    };
+    txn.put_metadata(&key, &metadata, before);
+    Ok(())
+}
+
+fn body(shape: Shape, inline: &[u8]) -> Body<'_> {
+    match shape {
+        Shape::Inline { .. } => Body::Inline(inline),
+        Shape::Chunked { version, length } => Body::Chunked { version, length },
+        Shape::Collection {
+            kind,
+            version,
+            size,
+        } => Body::Collection {
+            kind,
+            version,
+            size,
+        },
+        Shape::List {
+            version,
+            size,
+            head,
+            tail,
+        } => Body::List {
+            version,
+            size,
+            head,
+            tail,
+        },
+    }
+}
+
+/// Copies the key over another one, in any database, expiry included; what that held is replaced. False
+/// if the source is absent. The two must differ.
+pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
+    let Some(found) = txn.find(from)? else {
+        return Ok(false);
+    };
+    let Stamp {
+        shape,
+        expire_ms,
+        is_legacy,
+    } = found.stamp();
+    let value = found.inline().to_vec();
+    drop(found);
+    if is_legacy {
+        string::put(txn, to, &value, Expiry::At(expire_ms))?;
+        return Ok(true);
+    }
+    let replaced = txn.find_even_expired(to)?;
+    // A string of the old format has no expiry row.
+    let before = replaced
+        .filter(|found| !found.is_legacy)
+        .map_or(0, |found| found.expire_ms);
+    let shape = copy_rows(txn, from, to, shape)?;
+    let metadata = Metadata {
+        expire_ms,
+        body: body(shape, &value),
+    };
+    txn.put_metadata(to, &metadata, before);
+    Ok(true)
+}
+
+/// Renames the key; false if it is absent. The two must differ.
+pub fn rename(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
+    let Some(stamp) = txn.find(from)?.map(|found| found.stamp()) else {
+        return Ok(false);
+    };
+    copy(txn, from, to)?;
+    txn.remove(from, &stamp);
+    Ok(true)
+}
+
+/// Copies the rows under a new version of the other key, and returns the shape with that version.
+fn copy_rows(txn: &mut WriteTxn, from: &Key, to: &Key, mut shape: Shape) -> Result<Shape> {
+    let (Shape::Chunked { version, .. }
+    | Shape::Collection { version, .. }
+    | Shape::List { version, .. }) = &mut shape
+    else {
+        return Ok(shape);
+    };
+    let old = *version;
+    let new = txn.next_version();
+    *version = new;
+    let (mut lower, mut upper) = from.version_range(old);
+    if let Shape::List { head, tail, .. } = shape {
+        // Rows outside have been popped.
+        lower = from.data(old, &head.to_be_bytes());
+        upper = from.data(old, &tail.to_be_bytes());
+    }
+    let mut fresh = Fresh::new(to, new);
+    for family in [Family::Data, Family::ZsetScore] {
+        let mut rows = txn.rows(family, &lower, &upper, Direction::Forward);
+        while let Some((row_key, value)) = rows.next()? {
+            txn.step()?;
+            let copied = to.data(new, from.sub_of(row_key));
+            fresh.put(txn, family, &copied, value)?;
+        }
+    }
+    fresh.finish(txn);
+    Ok(shape)
+}

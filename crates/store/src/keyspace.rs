@@ -1,0 +1,405 @@
+//! Walking the keys of a database: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//!
+//! Keys lie in the order of their slots, and within a slot by length and bytes. A SCAN cursor is a
+//! decimal number that must say where to go on, so it holds the slot and a hash of the last key seen.
+//! The key itself is remembered for a while; should it be forgotten (a restart, or too many scans at
+//! once), the slot is searched for a key with that hash, and if it has been deleted meanwhile, the slot
+//! is started again. So whatever stays for the whole scan is returned at least once.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+use std::ops::Range;
+
+use cairn_encoding::SLOTS;
+use cairn_encoding::legacy::LegacyString;
+use cairn_encoding::metadata::{Type, expire_of, has_expired, type_of};
+use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::slot::slot;
+use cairn_engine::{Direction, Family, Rows};
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::error::Result;
+use crate::txn::ReadTxn;
+
+/// A key met on the walk.
+pub struct Met<'r> {
+    pub name: &'r [u8],
+    pub kind: Type,
+    /// Zero: never.
+    pub expire_ms: u64,
+}
+
+/// A walk over the keys of one database; expired ones included.
+pub struct Walk<'t> {
+    metadata: Rows<'t>,
+    legacy: Option<LegacyRows<'t>>,
+    /// The key last met, as its metadata row.
+    current: Vec<u8>,
+    /// A metadata row that was read but comes after the next legacy row.
+    ahead: Option<(Vec<u8>, Type, u64)>,
+}
+
+impl<'t> Walk<'t> {
+    /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
+    pub fn open(txn: &'t ReadTxn, from: &[u8]) -> Walk<'t> {
+        let mut upper = Vec::new();
+        row::index_prefix(&mut upper, txn.index() + 1);
+        // The old form is opened first: a key that is moved meanwhile is then met twice, and not missed.
+        let legacy = txn
+            .store()
+            .may_have_legacy()
+            .then(|| LegacyRows::open(txn, from, &upper));
+        Walk {
+            metadata: txn.rows(Family::Metadata, from, &upper, Direction::Forward),
+            legacy,
+            current: Vec::new(),
+            ahead: None,
+        }
+    }
+
+    /// Back to where it started.
+    pub fn rewind(&mut self) {
+        self.metadata.rewind();
+        self.ahead = None;
+        if let Some(legacy) = &mut self.legacy {
+            legacy.rows.rewind();
+            legacy.current = None;
+            legacy.is_drained = false;
+        }
+    }
+
+    /// Whether changes of the transaction have a part in this walk, so that it cannot outlive it.
+    pub fn has_pending(&self) -> bool {
+        let legacy = self.legacy.as_ref();
+        self.metadata.has_pending() || legacy.is_some_and(|legacy| legacy.rows.has_pending())
+    }
+
+    /// The same walk, free of the transaction, if it has no pending changes.
+    pub fn into_stored(self) -> Option<Walk<'static>> {
+        let legacy = match self.legacy {
+            None => None,
+            Some(legacy) => Some(LegacyRows {
+                rows: legacy.rows.into_stored()?,
+                current: legacy.current,
+                is_drained: legacy.is_drained,
+            }),
+        };
+        Some(Walk {
+            metadata: self.metadata.into_stored()?,
+            legacy,
+            current: self.current,
+            ahead: self.ahead,
+        })
+    }
+
+    /// The next key.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Met<'_>>> {
+        let (kind, expire_ms) = if self.legacy.is_none() {
+            // The ordinary case: one kind of rows.
+            let Some((key, value)) = self.metadata.next()? else {
+                return Ok(None);
+            };
+            self.current.clear();
+            self.current.extend_from_slice(key);
+            (type_of(value)?, expire_of(value)?)
+        } else {
+            match self.next_merged()? {
+                Some(met) => met,
+                None => return Ok(None),
+            }
+        };
+        let (_, name) = RowKey::decode_metadata(&self.current)?.index_and_key();
+        Ok(Some(Met {
+            name,
+            kind,
+            expire_ms,
+        }))
+    }
+
+    fn next_merged(&mut self) -> Result<Option<(Type, u64)>> {
+        if self.ahead.is_none()
+            && let Some((key, value)) = self.metadata.next()?
+        {
+            self.ahead = Some((key.to_vec(), type_of(value)?, expire_of(value)?));
+        }
+        let Some(legacy) = &mut self.legacy else {
+            return Ok(None);
+        };
+        let old = legacy.peek()?;
+        match (&self.ahead, old) {
+            (None, None) => Ok(None),
+            // A key that has both lives in the new form only.
+            (Some((new, ..)), old) if old.is_none_or(|(old, _)| new.as_slice() <= old) => {
+                if old.is_some_and(|(old, _)| new.as_slice() == old) {
+                    legacy.advance();
+                }
+                let Some((key, kind, expire_ms)) = self.ahead.take() else {
+                    return Ok(None);
+                };
+                self.current = key;
+                Ok(Some((kind, expire_ms)))
+            }
+            (_, Some((key, expire_ms))) => {
+                self.current.clear();
+                self.current.extend_from_slice(key);
+                legacy.advance();
+                Ok(Some((Type::String, expire_ms)))
+            }
+            (Some(_), None) => Ok(None),
+        }
+    }
+}
+
+/// The old-format strings of a range, found by skipping from key to key.
+struct LegacyRows<'t> {
+    rows: Rows<'t>,
+    /// Metadata key and expiry of the string under the cursor.
+    current: Option<(Vec<u8>, u64)>,
+    is_drained: bool,
+}
+
+impl<'t> LegacyRows<'t> {
+    fn open(txn: &'t ReadTxn, from: &[u8], upper: &[u8]) -> Self {
+        LegacyRows {
+            rows: txn.rows(Family::Data, from, upper, Direction::Forward),
+            current: None,
+            is_drained: false,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<(&[u8], u64)>> {
+        while self.current.is_none() && !self.is_drained {
+            let Some((key, value)) = self.rows.next()? else {
+                self.is_drained = true;
+                break;
+            };
+            let metadata_key = row::metadata_key_of(key)?.to_vec();
+            if let RowKey::Legacy { .. } = RowKey::decode_data(key)? {
+                let expire_ms = LegacyString::decode(value)?.expire_ms;
+                self.current = Some((metadata_key, expire_ms));
+            } else {
+                // Past all versions of this key, where its old-format row would be.
+                let mut next = Vec::new();
+                row::append_legacy(&mut next, &metadata_key);
+                if key < next.as_slice() {
+                    self.rows.seek(&next);
+                }
+            }
+        }
+        let current = self.current.as_ref();
+        Ok(current.map(|(key, expire_ms)| (key.as_slice(), *expire_ms)))
+    }
+
+    fn advance(&mut self) {
+        self.current = None;
+    }
+}
+
+const HASH_BITS: u32 = 48;
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    // Never zero, which is the cursor of a new scan.
+    (hasher.finish() >> (64 - HASH_BITS)) | 1
+}
+
+/// The places where recent scans stopped.
+pub(crate) struct Cursors {
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    by_cursor: FxHashMap<(u64, u64), Vec<u8>>,
+    in_order: VecDeque<(u64, u64)>,
+}
+
+/// How many places are remembered, and how long a key may be to be one of them.
+const REMEMBERED: usize = 4096;
+const LONGEST_REMEMBERED: usize = 4096;
+
+impl Cursors {
+    pub(crate) fn new() -> Self {
+        Cursors {
+            places: Mutex::default(),
+        }
+    }
+
+    fn remember(&self, scan: u64, cursor: u64, place: &[u8]) {
+        if place.len() > LONGEST_REMEMBERED {
+            return;
+        }
+        let mut places = self.places.lock();
+        let id = (scan, cursor);
+        if places.by_cursor.insert(id, place.to_vec()).is_none() {
+            places.in_order.push_back(id);
+        }
+        if places.in_order.len() > REMEMBERED
+            && let Some(oldest) = places.in_order.pop_front()
+        {
+            places.by_cursor.remove(&oldest);
+        }
+    }
+
+    fn recall(&self, scan: u64, cursor: u64) -> Option<Vec<u8>> {
+        self.places.lock().by_cursor.get(&(scan, cursor)).cloned()
+    }
+}
+
+/// One step of SCAN: looks at about `count` keys from the cursor on, hands those that live to `visit`,
+/// and returns the cursor to go on with; zero at the end.
+pub fn scan(
+    txn: &ReadTxn,
+    cursor: u64,
+    count: u64,
+    mut visit: impl FnMut(&Met<'_>),
+) -> Result<u64> {
+    let cursors = txn.store().cursors();
+    let place = find_place(txn, cursors, cursor)?;
+    let mut walk = Walk::open(txn, &place);
+    let mut seen = 0;
+    while let Some(met) = walk.next()? {
+        txn.step()?;
+        if !has_expired(met.expire_ms, txn.now_ms()) {
+            visit(&met);
+        }
+        seen += 1;
+        if seen >= count {
+            let cursor = u64::from(slot(met.name)) << HASH_BITS | hash_of(met.name);
+            cursors.remember(txn.index(), cursor, met.name);
+            return Ok(cursor);
+        }
+    }
+    Ok(0)
+}
+
+/// The metadata row to go on from.
+fn find_place(txn: &ReadTxn, cursors: &Cursors, cursor: u64) -> Result<Vec<u8>> {
+    let index = txn.index();
+    let mut place = Vec::new();
+    if cursor == 0 {
+        row::index_prefix(&mut place, index);
+        return Ok(place);
+    }
+    if let Some(name) = cursors.recall(index, cursor) {
+        return Ok(after(txn, &name));
+    }
+    let slot = (cursor >> HASH_BITS).min(u64::from(SLOTS)) as u16;
+    let hash = cursor & ((1 << HASH_BITS) - 1);
+    row::slot_prefix(&mut place, index, slot);
+    let mut walk = Walk::open(txn, &place);
+    while let Some(met) = walk.next()? {
+        txn.step()?;
+        if cairn_encoding::slot::slot(met.name) != slot {
+            break;
+        }
+        if hash_of(met.name) == hash {
+            return Ok(after(txn, met.name));
+        }
+    }
+    Ok(place)
+}
+
+/// The smallest row key above all of this key's, in every family.
+fn after(txn: &ReadTxn, name: &[u8]) -> Vec<u8> {
+    // There always is one: a row key begins with the keyspace's number, and not with all ones.
+    row::prefix_end(txn.key(name).metadata()).unwrap_or_default()
+}
+
+/// One step of HSCAN, SSCAN, ZSCAN: like [`scan`], over the elements of one collection in the order of
+/// their sub-keys. `visit` gets an element's sub-key and value.
+pub fn scan_collection(
+    txn: &ReadTxn,
+    collection: &crate::Collection,
+    cursor: u64,
+    count: u64,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<u64> {
+    let cursors = txn.store().cursors();
+    let mut rows = collection.rows(txn, Direction::Forward);
+    if cursor != 0 {
+        let place = match cursors.recall(collection.version(), cursor) {
+            Some(sub) => Some(sub),
+            None => search(txn, collection, cursor)?,
+        };
+        if let Some(mut sub) = place {
+            sub.push(0);
+            rows.seek(&collection.row_key(&sub));
+        }
+    }
+    let mut seen = 0;
+    while let Some((row_key, value)) = rows.next()? {
+        txn.step()?;
+        let sub = collection.sub_of(row_key);
+        visit(sub, value)?;
+        seen += 1;
+        if seen >= count {
+            let cursor = hash_of(sub);
+            cursors.remember(collection.version(), cursor, sub);
+            return Ok(cursor);
+        }
+    }
+    Ok(0)
+}
+
+/// The element that a forgotten cursor stands for, if it is still there.
+fn search(txn: &ReadTxn, collection: &crate::Collection, cursor: u64) -> Result<Option<Vec<u8>>> {
+    let mut rows = collection.rows(txn, Direction::Forward);
+    while let Some((row_key, _)) = rows.next()? {
+        txn.step()?;
+        let sub = collection.sub_of(row_key);
+        if hash_of(sub) == cursor {
+            return Ok(Some(sub.to_vec()));
+        }
+    }
+    Ok(None)
+}
+
+/// How many keys RANDOMKEY draws one from, at least.
+const RANDOM_WINDOW: usize = 64;
+
+/// A random key: one by lot of those at and after a random slot, and on from the first slot if there are
+/// few. The fairer, the more evenly keys lie over the slots; a small database is drawn from as a whole.
+pub fn random_key(txn: &ReadTxn) -> Result<Option<Vec<u8>>> {
+    let first = fastrand::u16(..SLOTS);
+    let mut draw = Draw::default();
+    draw.add_slots(txn, first..SLOTS)?;
+    draw.add_slots(txn, 0..first)?;
+    Ok(draw.chosen)
+}
+
+#[derive(Default)]
+struct Draw {
+    candidates: usize,
+    last_slot: u16,
+    chosen: Option<Vec<u8>>,
+}
+
+impl Draw {
+    fn add_slots(&mut self, txn: &ReadTxn, slots: Range<u16>) -> Result<()> {
+        let mut from = Vec::new();
+        row::slot_prefix(&mut from, txn.index(), slots.start);
+        let mut walk = Walk::open(txn, &from);
+        while let Some(met) = walk.next()? {
+            txn.step()?;
+            let slot = slot(met.name);
+            // A slot is taken whole: with hash tags it may be that there is no other.
+            let is_enough = self.candidates >= RANDOM_WINDOW && slot != self.last_slot;
+            if is_enough || slot >= slots.end {
+                break;
+            }
+            if has_expired(met.expire_ms, txn.now_ms()) {
+                continue;
+            }
+            self.last_slot = slot;
+            self.candidates += 1;
+            if fastrand::usize(..self.candidates) == 0 {
+                self.chosen = Some(met.name.to_vec());
+            }
+        }
+        Ok(())
+    }
+}

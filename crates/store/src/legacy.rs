@@ -1,0 +1,103 @@
+//! Strings of the old format: moved to the new one.
+//!
+//! Reads fall back to them and writes move them (see `txn`); what nobody writes is moved here, in the
+//! background. When none is left, the fact is recorded, and from then on nobody asks any more.
+
+use std::sync::Arc;
+
+use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::system::SystemKey;
+use cairn_engine::{Family, LOCAL_REGION};
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::latch::{Mode, Request};
+use crate::store::Store;
+use crate::string::{self, Expiry};
+use crate::txn::{Patience, WriteTxn};
+
+impl Store {
+    /// Moves the next old-format strings at or after `from`, at most `limit` of them; returns where to
+    /// go on, or `None` when all are moved.
+    pub fn move_legacy(self: &Arc<Self>, from: &[u8], limit: usize) -> Result<Option<Vec<u8>>> {
+        let found = self.find_legacy(from, limit)?;
+        for (index, name) in &found {
+            self.move_one(*index, name)?;
+        }
+        if found.len() == limit
+            && let Some((index, name)) = found.last()
+        {
+            return Ok(Some(Key::new(*index, name).legacy()));
+        }
+        if from.is_empty() {
+            self.record_no_legacy()?;
+            return Ok(None);
+        }
+        // Once more from the start: only a pass that began at the beginning proves that none is left.
+        Ok(Some(Vec::new()))
+    }
+
+    fn find_legacy(&self, from: &[u8], limit: usize) -> Result<Vec<(u64, Vec<u8>)>> {
+        let mut rows = self.engine().background_rows(Family::Data, from, &[]);
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some((row_key, _)) = rows.next()?
+        {
+            match RowKey::decode_data(row_key)? {
+                RowKey::Legacy { index, key } => found.push((index, key.to_vec())),
+                _ => {
+                    // Past all versions of this key, to where its old-format row would be.
+                    let mut next = Vec::new();
+                    row::append_legacy(&mut next, row::metadata_key_of(row_key)?);
+                    if row_key < next.as_slice() {
+                        rows.seek(&next);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn move_one(self: &Arc<Self>, index: u64, name: &[u8]) -> Result<()> {
+        let mut request = Request::default();
+        request.add(name, Mode::Exclusive);
+        let _held = self.latches().acquire_blocking(request);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let key = Key::new(index, name);
+        let is_listed = (0..self.databases().count()).any(|n| txn.index_of(n) == index);
+        let found = txn.find(&key)?;
+        let moves = found.filter(|found| found.is_legacy && is_listed);
+        match moves.map(|found| (found.inline().to_vec(), found.expire_ms)) {
+            Some((value, expire_ms)) => {
+                string::put(&mut txn, &key, &value, Expiry::At(expire_ms))?;
+            }
+            // Expired, flushed, or long since written in the new form.
+            None => txn.delete(Family::Data, &key.legacy()),
+        }
+        self.commit_blocking(&mut txn)
+    }
+
+    fn record_no_legacy(self: &Arc<Self>) -> Result<()> {
+        // Alone, so that no transaction under way relies on the old answer.
+        let _held = self.latches().acquire_blocking(Request::everything());
+        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let key = SystemKey::LegacyMayExist {
+            region: LOCAL_REGION,
+        };
+        txn.delete(Family::Meta, &key.encode());
+        self.commit_blocking(&mut txn)?;
+        self.legacy_is_gone();
+        Ok(())
+    }
+}
+
+/// Writes an old-format string, as an earlier program would have. For tests and imports.
+pub fn write_legacy(txn: &mut WriteTxn, name: &[u8], payload: &[u8], expire_ms: u64) {
+    let key = txn.key(name);
+    let value = cairn_encoding::legacy::LegacyString { expire_ms, payload }.encode();
+    txn.put(Family::Data, &key.legacy(), value);
+    let flag = SystemKey::LegacyMayExist {
+        region: LOCAL_REGION,
+    };
+    txn.put(Family::Meta, &flag.encode(), []);
+}

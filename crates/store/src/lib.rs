@@ -1,0 +1,52 @@
+//! The store: Redis' data types as rows, and the rules that make their changes atomic.
+//!
+//! A command's handler works on a transaction ([`ReadTxn`], [`WriteTxn`]) through one module per data
+//! type, and leaves a batch of row changes. Around it stand the latches, which decide who may work on a
+//! key; the databases, which make FLUSHALL a change of a few rows; and the background: the expirer and
+//! the reclaimer.
+//!
+//! What this crate does not know: sockets, RESP, command names.
+
+mod background;
+pub mod check;
+mod collection;
+mod count;
+pub mod databases;
+mod error;
+mod expirer;
+mod fresh;
+mod hash;
+pub mod inspect;
+mod key;
+pub mod keys;
+pub mod keyspace;
+mod latch;
+pub mod legacy;
+mod list;
+mod point;
+mod reclaimer;
+pub mod set;
+mod store;
+pub mod string;
+mod txn;
+pub mod zset;
+
+pub use background::{Background, Pace};
+pub use cairn_encoding::metadata::{CollectionKind, Type};
+pub use cairn_engine::{Direction, Family, Rows, SyncMode};
+pub use collection::Collection;
+pub use count::{KeyCount, count_keys};
+pub use error::{Error, Result};
+pub use expirer::{Expirer, Progress};
+pub use fresh::Fresh;
+pub use hash::{Hash, Values};
+pub use key::Key;
+pub use latch::{Held, Latches, Mode, Request};
+pub use list::{End, List, Place};
+pub use point::Point;
+pub use reclaimer::Reclaimer;
+pub use set::Set;
+pub use store::{Begun, Committing, Store, StoreOptions};
+pub use string::{Chunks, Expiry, Str};
+pub use txn::{Found, Lookups, Patience, ReadTxn, Row, Shape, Stamp, WriteTxn};
+pub use zset::Zset;

@@ -1,0 +1,102 @@
+//! A walk over one set that stands on a member, so that several can be compared.
+
+use cairn_engine::{Direction, Rows};
+
+use super::Set;
+use crate::error::Result;
+use crate::txn::ReadTxn;
+
+/// How many rows are stepped over before the walk jumps. A jump searches every level of the tree, and
+/// costs about as much as this many steps.
+const NEAR: usize = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    BeforeFirst,
+    OnMember,
+    BehindLast,
+}
+
+pub(super) struct Cursor<'t> {
+    rows: Rows<'t>,
+    place: Place,
+    /// The member it stands on. A copy: the row itself is lost as soon as the walk moves.
+    member: Vec<u8>,
+    member_at: usize,
+    /// The part that the keys of all rows share, and behind it room for the member to jump to.
+    jump: Vec<u8>,
+}
+
+impl<'t> Cursor<'t> {
+    pub(super) fn new(txn: &'t ReadTxn, set: &Set) -> Self {
+        let jump = set.0.row_key(b"");
+        Cursor {
+            rows: set.0.rows(txn, Direction::Forward),
+            place: Place::BeforeFirst,
+            member: Vec::new(),
+            member_at: jump.len(),
+            jump,
+        }
+    }
+
+    pub(super) fn member(&self) -> &[u8] {
+        &self.member
+    }
+
+    /// Moves to the next member; false if there is none.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        match self.rows.next()? {
+            Some((row_key, _)) => {
+                self.member.clear();
+                self.member.extend_from_slice(&row_key[self.member_at..]);
+                self.place = Place::OnMember;
+            }
+            None => self.place = Place::BehindLast,
+        }
+        Ok(self.place == Place::OnMember)
+    }
+
+    /// Moves to the first member at or after this one, unless it stands there or further already; false
+    /// if there is none.
+    pub(super) fn advance_to(&mut self, member: &[u8]) -> Result<bool> {
+        if self.place == Place::OnMember {
+            for _ in 0..NEAR {
+                if self.member.as_slice() >= member {
+                    return Ok(true);
+                }
+                if !self.advance()? {
+                    return Ok(false);
+                }
+            }
+        }
+        match self.place {
+            Place::BehindLast => Ok(false),
+            Place::OnMember if self.member.as_slice() >= member => Ok(true),
+            Place::OnMember | Place::BeforeFirst => {
+                self.jump.truncate(self.member_at);
+                self.jump.extend_from_slice(member);
+                self.rows.seek(&self.jump);
+                self.advance()
+            }
+        }
+    }
+
+    pub(super) fn rewind(&mut self) {
+        self.rows.rewind();
+        self.place = Place::BeforeFirst;
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        self.rows.has_pending()
+    }
+
+    pub(super) fn into_stored(self) -> Option<Cursor<'static>> {
+        Some(Cursor {
+            rows: self.rows.into_stored()?,
+            place: self.place,
+            member: self.member,
+            member_at: self.member_at,
+            jump: self.jump,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Taking members out at random.
+//!
+//! A handful is collected and its rows are deleted. Members by the million are neither collected nor
+//! deleted one by one: the members that stay are written as a new version of the set, ahead of the commit
+//! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
+//! the same choice again.
+
+use cairn_engine::Family;
+
+use super::random::Lottery;
+use super::{Selection, Set, Step, Written};
+use crate::error::{Error, Result};
+use crate::txn::{ReadTxn, WriteTxn};
+
+/// How many bytes of members are collected.
+const HANDFUL: usize = 4 * 1024 * 1024;
+/// What a member costs besides its bytes, in the collection and in the batch that deletes it.
+const OVERHEAD: usize = 128;
+
+/// What was taken out.
+pub enum Popped {
+    Few(Vec<Vec<u8>>),
+    /// They can still be read when the change has been committed.
+    Many {
+        count: u64,
+        members: Selection<'static>,
+    },
+}
+
+impl Set {
+    /// Takes out that many members at random, or all if there are fewer.
+    pub fn pop(self, txn: &mut WriteTxn, count: u64) -> Result<Popped> {
+        self.pop_by_handful(txn, count, HANDFUL)
+    }
+
+    pub(super) fn pop_by_handful(
+        self,
+        txn: &mut WriteTxn,
+        count: u64,
+        handful: usize,
+    ) -> Result<Popped> {
+        let count = count.min(self.len());
+        let lottery = Lottery::new(count, self.len());
+        let mut chosen = Selection::chosen(txn, &self, &lottery, count);
+        if let Some(popped) = collect(txn, &mut chosen, handful)? {
+            drop(chosen);
+            self.pop_few(txn, &popped);
+            return Ok(Popped::Few(popped));
+        }
+        if !txn.is_patient() {
+            return Err(Error::TooLong);
+        }
+        let Some(mut members) = chosen.into_stored() else {
+            unreachable!("a walk with pending changes is collected");
+        };
+        members.rewind();
+        self.pop_many(txn, &lottery, count)?;
+        Ok(Popped::Many { count, members })
+    }
+
+    fn pop_few(mut self, txn: &mut WriteTxn, popped: &[Vec<u8>]) {
+        let count = popped.len() as u64;
+        // Without its metadata the set is gone, and so are all its rows.
+        if count < self.len() {
+            for member in popped {
+                txn.delete(Family::Data, &self.0.row_key(member));
+            }
+        }
+        self.0.shrink(count);
+        self.save(txn);
+    }
+
+    fn pop_many(mut self, txn: &mut WriteTxn, lottery: &Lottery, count: u64) -> Result<()> {
+        if count == self.len() {
+            self.0.shrink(count);
+            self.save(txn);
+            return Ok(());
+        }
+        let key = self.0.key();
+        let left_over = Selection::left_over(txn, &self, lottery, count);
+        let written = Written::write(txn, key, left_over)?;
+        let expire_ms = txn.find(key)?.map_or(0, |found| found.expire_ms);
+        written.install(txn, key, expire_ms);
+        Ok(())
+    }
+}
+
+/// All that were chosen; none of them if that is too much and they can be read later.
+fn collect(
+    txn: &ReadTxn,
+    chosen: &mut Selection<'_>,
+    handful: usize,
+) -> Result<Option<Vec<Vec<u8>>>> {
+    // A walk that shows pending changes ends with its transaction.
+    let must_collect = txn.is_patient() && chosen.has_pending();
+    let (mut popped, mut bytes) = (Vec::new(), 0);
+    loop {
+        txn.step()?;
+        match chosen.step()? {
+            Step::End => return Ok(Some(popped)),
+            Step::Onward => {}
+            Step::Member => {
+                bytes += chosen.member().len() + OVERHEAD;
+                if bytes > handful && !must_collect {
+                    return Ok(None);
+                }
+                popped.push(chosen.member().to_vec());
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Reading a string that lies in chunks.
+
+use std::ops::Range;
+
+use cairn_encoding::CHUNK_SIZE;
+use cairn_encoding::chunk::{chunk_sub, decode_chunk_sub};
+use cairn_engine::{Direction, Family, Rows};
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::txn::ReadTxn;
+
+pub(super) fn chunk_of(position: u64) -> u32 {
+    (position / CHUNK_SIZE as u64) as u32
+}
+
+pub(super) fn start_of(number: u32) -> u64 {
+    u64::from(number) * CHUNK_SIZE as u64
+}
+
+/// Reads a part of a chunked string in order, filling in what is absent.
+pub struct Chunks<'t> {
+    rows: Rows<'t>,
+    cursor: Cursor,
+}
+
+impl<'t> Chunks<'t> {
+    pub(super) fn open(txn: &'t ReadTxn, key: &Key, version: u64, range: Range<u64>) -> Chunks<'t> {
+        let cursor = Cursor::new(key, version, range);
+        let (_, upper) = key.version_range(version);
+        Chunks {
+            rows: txn.rows(
+                Family::Data,
+                &cursor.first_row(),
+                &upper,
+                Direction::Forward,
+            ),
+            cursor,
+        }
+    }
+
+    /// Bytes still to come.
+    pub fn remaining(&self) -> u64 {
+        self.cursor.remaining()
+    }
+
+    /// The same, free of the transaction, if it has no changes that this must show.
+    pub fn into_stored(self) -> Option<Chunks<'static>> {
+        Some(Chunks {
+            rows: self.rows.into_stored()?,
+            cursor: self.cursor,
+        })
+    }
+
+    pub fn has_pending(&self) -> bool {
+        self.rows.has_pending()
+    }
+
+    /// Appends at most one chunk's worth of bytes; false when there are no more.
+    pub fn append_next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        self.cursor.append_next(&mut self.rows, out)
+    }
+}
+
+/// How far a chunked string has been read. The rows are lent to it, so that many strings can be read
+/// with one walk.
+pub(super) struct Cursor {
+    /// What the keys of all its chunks begin with.
+    prefix: Vec<u8>,
+    position: u64,
+    end: u64,
+    /// A chunk that was met before its turn: those between are absent.
+    ahead: Option<(u32, Vec<u8>)>,
+    /// There are no chunks after `ahead`.
+    is_drained: bool,
+}
+
+impl Cursor {
+    pub(super) fn new(key: &Key, version: u64, range: Range<u64>) -> Cursor {
+        Cursor {
+            prefix: key.data(version, b""),
+            position: range.start,
+            end: range.end,
+            ahead: None,
+            is_drained: false,
+        }
+    }
+
+    /// Where the rows must stand before the first chunk is read.
+    pub(super) fn first_row(&self) -> Vec<u8> {
+        let number = chunk_sub(chunk_of(self.position));
+        [self.prefix.as_slice(), &number].concat()
+    }
+
+    pub(super) fn remaining(&self) -> u64 {
+        self.end - self.position
+    }
+
+    pub(super) fn append_next(&mut self, rows: &mut Rows<'_>, out: &mut Vec<u8>) -> Result<bool> {
+        if self.position == self.end {
+            return Ok(false);
+        }
+        let number = chunk_of(self.position);
+        let until = (start_of(number) + CHUNK_SIZE as u64).min(self.end);
+        let from = (self.position - start_of(number)) as usize;
+        let wanted = from..(until - start_of(number)) as usize;
+        let filled = out.len() + wanted.len();
+        self.append_stored(number, wanted, rows, out)?;
+        out.resize(filled, 0);
+        self.position = until;
+        Ok(true)
+    }
+
+    /// Appends what is stored of the wanted part of a chunk.
+    fn append_stored(
+        &mut self,
+        number: u32,
+        wanted: Range<usize>,
+        rows: &mut Rows<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let Some((ahead, bytes)) = &self.ahead {
+            if *ahead == number {
+                out.extend_from_slice(part(bytes, wanted));
+                self.ahead = None;
+            }
+            return Ok(());
+        }
+        if self.is_drained {
+            return Ok(());
+        }
+        match rows.next()? {
+            Some((row_key, bytes)) if row_key.starts_with(&self.prefix) => {
+                let found = decode_chunk_sub(&row_key[self.prefix.len()..])?;
+                if found == number {
+                    out.extend_from_slice(part(bytes, wanted));
+                } else {
+                    self.ahead = Some((found, bytes.to_vec()));
+                }
+            }
+            _ => self.is_drained = true,
+        }
+        Ok(())
+    }
+}
+
+/// As much of the wanted part as there is.
+fn part(bytes: &[u8], wanted: Range<usize>) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(wanted.end)];
+    bytes.get(wanted.start..).unwrap_or_default()
+}

@@ -1,0 +1,469 @@
+//! Transactions: what a handler sees and what it leaves behind.
+//!
+//! A [`ReadTxn`] shows rows; a [`WriteTxn`] also collects changes in a batch, and everything it reads,
+//! point reads and walks alike, shows them. Nothing reaches the engine before the batch is committed.
+//! Several handlers may run over one transaction (a gulp of pipelined commands, MULTI, a script): each
+//! sees what those before it did, and one that fails takes back its own changes only.
+//!
+//! Isolation is the caller's: whoever runs a handler holds the latches of the keys it names. A handler
+//! therefore reads the latest rows, and they stand still.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use cairn_encoding::legacy::LegacyString;
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired};
+use cairn_engine::{Batch, Direction, Family, Rows, Value};
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::store::Store;
+
+/// How many rows a handler may walk on a connection thread before it has to move elsewhere.
+const SHORT_WORK: u32 = 20_000;
+
+/// A row's value, in the batch or in the engine; never copied.
+pub enum Row<'t> {
+    Pending(&'t [u8]),
+    Stored(Value<'t>),
+}
+
+impl Deref for Row<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Row::Pending(bytes) => bytes,
+            Row::Stored(value) => value,
+        }
+    }
+}
+
+/// What a key holds, without its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A string whose value is the row's tail, from this offset.
+    Inline {
+        at: usize,
+    },
+    Chunked {
+        version: u64,
+        length: u64,
+    },
+    Collection {
+        kind: CollectionKind,
+        version: u64,
+        size: u64,
+    },
+    List {
+        version: u64,
+        size: u64,
+        head: u64,
+        tail: u64,
+    },
+}
+
+/// A key that exists and has not expired.
+pub struct Found<'t> {
+    row: Row<'t>,
+    pub shape: Shape,
+    /// Zero: never.
+    pub expire_ms: u64,
+    /// Stored in the old format, outside the metadata family.
+    pub is_legacy: bool,
+}
+
+impl Found<'_> {
+    pub fn kind(&self) -> Type {
+        match self.shape {
+            Shape::Inline { .. } | Shape::Chunked { .. } => Type::String,
+            Shape::Collection { kind, .. } => kind.into(),
+            Shape::List { .. } => Type::List,
+        }
+    }
+
+    /// The value of an inline string; empty for everything else.
+    pub fn inline(&self) -> &[u8] {
+        match self.shape {
+            Shape::Inline { at } => &self.row[at..],
+            _ => &[],
+        }
+    }
+
+    pub fn version(&self) -> Option<u64> {
+        match self.shape {
+            Shape::Inline { .. } => None,
+            Shape::Chunked { version, .. }
+            | Shape::Collection { version, .. }
+            | Shape::List { version, .. } => Some(version),
+        }
+    }
+
+    /// Takes the shape and expiry along without the row, which borrows from the transaction.
+    pub fn stamp(&self) -> Stamp {
+        Stamp {
+            shape: self.shape,
+            expire_ms: self.expire_ms,
+            is_legacy: self.is_legacy,
+        }
+    }
+
+    fn of_metadata(row: Row<'_>) -> Result<Found<'_>> {
+        let metadata = Metadata::decode(&row)?;
+        let shape = match metadata.body {
+            Body::Inline(value) => Shape::Inline {
+                at: row.len() - value.len(),
+            },
+            Body::Chunked { version, length } => Shape::Chunked { version, length },
+            Body::Collection {
+                kind,
+                version,
+                size,
+            } => Shape::Collection {
+                kind,
+                version,
+                size,
+            },
+            Body::List {
+                version,
+                size,
+                head,
+                tail,
+            } => Shape::List {
+                version,
+                size,
+                head,
+                tail,
+            },
+        };
+        Ok(Found {
+            shape,
+            expire_ms: metadata.expire_ms,
+            is_legacy: false,
+            row,
+        })
+    }
+
+    fn of_legacy(row: Row<'_>) -> Result<Found<'_>> {
+        let legacy = LegacyString::decode(&row)?;
+        Ok(Found {
+            shape: Shape::Inline {
+                at: row.len() - legacy.payload.len(),
+            },
+            expire_ms: legacy.expire_ms,
+            is_legacy: true,
+            row,
+        })
+    }
+}
+
+/// The facts of a [`Found`] that outlive the borrow of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    pub shape: Shape,
+    pub expire_ms: u64,
+    pub is_legacy: bool,
+}
+
+/// How often a command asked for a key, and how often there was one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    pub hits: u32,
+    pub misses: u32,
+}
+
+pub struct ReadTxn {
+    store: Arc<Store>,
+    batch: Batch,
+    database: u32,
+    /// Where the databases are after this transaction, if it moved them.
+    moved: Option<Vec<u64>>,
+    /// The same before the current command.
+    moved_before: Option<Vec<u64>>,
+    now_ms: u64,
+    work_left: Cell<Option<u32>>,
+    lookups: Cell<Lookups>,
+}
+
+impl ReadTxn {
+    fn new(store: Arc<Store>, patience: Patience) -> Self {
+        ReadTxn {
+            now_ms: store.clock().now_ms(),
+            store,
+            batch: Batch::new(),
+            database: 0,
+            moved: None,
+            moved_before: None,
+            work_left: Cell::new(patience.work()),
+            lookups: Cell::default(),
+        }
+    }
+
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The time of this transaction, sampled after its latches were taken.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The number of the selected database.
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    pub fn select(&mut self, database: u32) {
+        self.database = database;
+    }
+
+    /// The index of any database as this transaction sees it.
+    pub fn index_of(&self, database: u32) -> u64 {
+        match &self.moved {
+            Some(moved) => moved[database as usize],
+            None => self.store.databases().index_of(database),
+        }
+    }
+
+    pub fn index(&self) -> u64 {
+        self.index_of(self.database)
+    }
+
+    pub fn key(&self, name: &[u8]) -> Key {
+        Key::new(self.index(), name)
+    }
+
+    /// To be called once per row in every walk (reads of single rows count by themselves): a command that
+    /// goes far must not hold up the connections that share its thread.
+    pub fn step(&self) -> Result<()> {
+        match self.work_left.get() {
+            None => Ok(()),
+            Some(0) => Err(Error::TooLong),
+            Some(left) => {
+                self.work_left.set(Some(left - 1));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether this transaction may take its time (and wait for the disk).
+    pub fn is_patient(&self) -> bool {
+        self.work_left.get().is_none()
+    }
+
+    pub fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>> {
+        self.step()?;
+        match self.batch.get(family, key) {
+            Some(pending) => Ok(pending.map(Row::Pending)),
+            None => Ok(self.store.engine().get(family, key)?.map(Row::Stored)),
+        }
+    }
+
+    /// A row of this transaction's own; the engine is not asked.
+    pub(crate) fn pending_row(&self, family: Family, key: &[u8]) -> Option<Row<'_>> {
+        self.batch.get(family, key).flatten().map(Row::Pending)
+    }
+
+    pub fn has_row(&self, family: Family, key: &[u8]) -> Result<bool> {
+        Ok(self.row(family, key)?.is_some())
+    }
+
+    /// Walks the rows in `[lower, upper)`, changes of this transaction included.
+    pub fn rows(
+        &self,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Rows<'_> {
+        let engine = self.store.engine();
+        engine.rows(Some(&self.batch), family, lower, upper, direction)
+    }
+
+    /// The key's metadata, whether it has expired or not.
+    pub fn find_even_expired(&self, key: &Key) -> Result<Option<Found<'_>>> {
+        if let Some(row) = self.row(Family::Metadata, key.metadata())? {
+            return Found::of_metadata(row).map(Some);
+        }
+        if !self.store.may_have_legacy() {
+            return Ok(None);
+        }
+        if let Some(row) = self.row(Family::Data, &key.legacy())? {
+            return Found::of_legacy(row).map(Some);
+        }
+        // Without a latch it may have been moved between the two reads.
+        let moved = self.row(Family::Metadata, key.metadata())?;
+        moved.map(Found::of_metadata).transpose()
+    }
+
+    /// The key, if it exists and has not expired.
+    pub fn find(&self, key: &Key) -> Result<Option<Found<'_>>> {
+        let found = self.find_even_expired(key)?;
+        let found = found.filter(|found| !has_expired(found.expire_ms, self.now_ms));
+        let mut lookups = self.lookups.get();
+        match found {
+            Some(_) => lookups.hits += 1,
+            None => lookups.misses += 1,
+        }
+        self.lookups.set(lookups);
+        Ok(found)
+    }
+
+    /// What the current command has asked for.
+    pub fn lookups(&self) -> Lookups {
+        self.lookups.get()
+    }
+
+    /// The key, if it exists; an error if it holds something else than `kind`.
+    pub fn find_kind(&self, key: &Key, kind: Type) -> Result<Option<Found<'_>>> {
+        match self.find(key)? {
+            Some(found) if found.kind() != kind => Err(Error::WRONG_TYPE),
+            found => Ok(found),
+        }
+    }
+
+    pub fn exists(&self, key: &Key) -> Result<bool> {
+        Ok(self.find(key)?.is_some())
+    }
+}
+
+/// How long a handler may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// On a connection thread: [`Error::TooLong`] after some thousand rows.
+    Short,
+    /// On a thread of its own.
+    Long,
+}
+
+impl Patience {
+    fn work(self) -> Option<u32> {
+        match self {
+            Patience::Short => Some(SHORT_WORK),
+            Patience::Long => None,
+        }
+    }
+}
+
+pub struct WriteTxn {
+    read: ReadTxn,
+}
+
+impl Deref for WriteTxn {
+    type Target = ReadTxn;
+
+    fn deref(&self) -> &ReadTxn {
+        &self.read
+    }
+}
+
+impl DerefMut for WriteTxn {
+    fn deref_mut(&mut self) -> &mut ReadTxn {
+        &mut self.read
+    }
+}
+
+impl WriteTxn {
+    pub fn new(store: Arc<Store>, patience: Patience) -> Self {
+        WriteTxn {
+            read: ReadTxn::new(store, patience),
+        }
+    }
+
+    /// Starts a command: from here on [`WriteTxn::undo`] takes back. Time is sampled anew and the
+    /// allowance for long work refilled.
+    pub fn begin(&mut self, database: u32) {
+        self.read.batch.savepoint();
+        self.read.moved_before.clone_from(&self.read.moved);
+        self.read.database = database;
+        self.read.now_ms = self.read.store.clock().now_ms();
+        self.read.lookups.set(Lookups::default());
+        if self.read.work_left.get().is_some() {
+            self.read.work_left.set(Patience::Short.work());
+        }
+    }
+
+    /// Takes back what the current command changed.
+    pub fn undo(&mut self) {
+        self.read.batch.rollback();
+        self.read.moved.clone_from(&self.read.moved_before);
+    }
+
+    pub fn pending(&self) -> &Batch {
+        &self.read.batch
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.read.batch.is_empty()
+    }
+
+    /// Takes the changes out, to be committed; the transaction is as new.
+    pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
+        (std::mem::take(&mut self.read.batch), self.read.moved.take())
+    }
+
+    pub fn put(&mut self, family: Family, key: &[u8], value: impl Into<Box<[u8]>>) {
+        self.read.batch.put(family, key, value);
+    }
+
+    pub fn delete(&mut self, family: Family, key: &[u8]) {
+        self.read.batch.delete(family, key);
+    }
+
+    pub fn next_version(&self) -> u64 {
+        self.read.store.clock().next_version()
+    }
+
+    /// Writes a key's metadata, and moves its expiry row if `before` (the expiry it had) differs.
+    pub fn put_metadata(&mut self, key: &Key, metadata: &Metadata<'_>, before: u64) {
+        if before != metadata.expire_ms {
+            if before != 0 {
+                self.delete(Family::Expiry, &key.expiry(before));
+            }
+            if metadata.expire_ms != 0 {
+                self.put(Family::Expiry, &key.expiry(metadata.expire_ms), []);
+            }
+        }
+        self.put(Family::Metadata, key.metadata(), metadata.encode());
+        self.forget_legacy(key);
+    }
+
+    /// A key that is written in the new form must not come back in the old one.
+    fn forget_legacy(&mut self, key: &Key) {
+        if self.read.store.may_have_legacy() {
+            self.delete(Family::Data, &key.legacy());
+        }
+    }
+
+    /// Deletes the key: its metadata row, and whatever says when it expires. The rows of a collection
+    /// are dead from now on, and reclaimed later.
+    pub fn remove(&mut self, key: &Key, stamp: &Stamp) {
+        if stamp.is_legacy {
+            self.delete(Family::Data, &key.legacy());
+        } else {
+            self.remove_metadata(key, stamp.expire_ms);
+        }
+    }
+
+    /// Deletes a key of the new form whose expiry is known.
+    pub(crate) fn remove_metadata(&mut self, key: &Key, expire_ms: u64) {
+        if expire_ms != 0 {
+            self.delete(Family::Expiry, &key.expiry(expire_ms));
+        }
+        self.delete(Family::Metadata, key.metadata());
+        self.forget_legacy(key);
+    }
+
+    /// From here on, for this transaction and after its commit for all, the databases are these.
+    pub(crate) fn move_databases(&mut self, indexes: Vec<u64>) {
+        self.read.moved = Some(indexes);
+    }
+
+    pub(crate) fn databases_now(&self) -> Vec<u64> {
+        match &self.read.moved {
+            Some(moved) => moved.clone(),
+            None => self.read.store.databases().all(),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Sorted sets against a model: a map from member to score, asked the same questions.
+
+#![allow(clippy::unwrap_used)]
+
+mod model;
+mod ops;
+
+use std::sync::Arc;
+
+use cairn_engine::{EngineOptions, SyncMode, SystemTime};
+use proptest::collection::vec;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::{Patience, Store, StoreOptions};
+use model::{Model, Models};
+use ops::{KEYS, Question, apply, merge, op, question};
+
+fn open_store(path: &std::path::Path) -> Arc<Store> {
+    let options = StoreOptions {
+        engine: EngineOptions {
+            memory: 64 * 1024 * 1024,
+            ..EngineOptions::default()
+        },
+        sync: SyncMode::No,
+        databases: 1,
+        time: Box::new(SystemTime),
+    };
+    Store::open(path, options).unwrap()
+}
+
+fn collect(mut rows: Rows<'_>, keys: ScoreRows) -> Vec<Scored> {
+    let mut all = Vec::new();
+    while let Some((key, value)) = rows.next().unwrap() {
+        assert!(value.is_empty());
+        all.push(keys.scored(key));
+    }
+    all
+}
+
+/// Both indexes, the size and the existence of the key tell the same, and what the model tells.
+fn check_rows(txn: &ReadTxn, name: &[u8], model: &Model) {
+    let zset = Zset::open(txn, name).unwrap();
+    let ordered = zset.rows(txn, &zset.whole(), Direction::Forward);
+    assert_eq!(collect(ordered, zset.score_rows()), model.ordered());
+    let mut rows = zset.0.rows(txn, Direction::Forward);
+    let mut by_member = Vec::new();
+    while let Some((key, value)) = rows.next().unwrap() {
+        by_member.push((
+            zset.0.sub_of(key).to_vec(),
+            score::decode_value(value).unwrap(),
+        ));
+    }
+    assert_eq!(by_member, model.by_member());
+    assert_eq!(zset.len(), model.len());
+    assert_eq!(zset.exists(), model.len() > 0);
+}
+
+/// Every question about places, at every place.
+fn check_ranks(txn: &ReadTxn, name: &[u8], model: &Model) {
+    let zset = Zset::open(txn, name).unwrap();
+    let keys = zset.score_rows();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let walked = model.walked(direction);
+        for (rank, scored) in walked.iter().enumerate() {
+            let found = zset.rank_of(txn, &scored.member, direction).unwrap();
+            assert_eq!(found, Some(rank as u64));
+            let rows = zset.rows_from(txn, rank as u64, direction).unwrap();
+            assert_eq!(collect(rows, keys), walked[rank..]);
+        }
+    }
+    assert_eq!(
+        zset.rank_of(txn, b"absent", Direction::Forward).unwrap(),
+        None
+    );
+    let mut picker = zset.picker(txn);
+    for rank in [3, 0, 1, 1, 7, 2, 100] {
+        let expected = model.ordered().get(rank as usize).cloned();
+        assert_eq!(picker.at(rank).unwrap(), expected, "rank {rank}");
+    }
+}
+
+fn check_ranges(txn: &ReadTxn, name: &[u8], model: &Model, question: &Question) {
+    let zset = Zset::open(txn, name).unwrap();
+    let &Question {
+        direction,
+        offset,
+        limit,
+        ..
+    } = question;
+    let in_window = |all: Vec<Scored>| -> Vec<Scored> {
+        let all = all.into_iter().skip(offset as usize);
+        all.take(limit.min(1000) as usize).collect()
+    };
+    let by_score = zset.span_of_scores(&question.scores);
+    let expected = [
+        (by_score, model.between_scores(&question.scores, direction)),
+        (zset.whole(), model.walked(direction)),
+    ];
+    for (span, expected) in expected {
+        assert_eq!(zset.count(txn, &span).unwrap(), expected.len() as u64);
+        let window = zset.window(txn, &span, direction, offset, limit).unwrap();
+        check_window(window, zset.score_rows(), &in_window(expected));
+    }
+
+    let range = &question.members;
+    let span = zset.span_of_members(txn, range).unwrap();
+    let expected = model.between_members(range, Direction::Forward, 0);
+    assert_eq!(zset.count(txn, &span).unwrap(), expected.len() as u64);
+    let window = zset
+        .window_of_members(txn, range, direction, offset, limit)
+        .unwrap();
+    let mut expected = model.between_members(range, direction, offset as usize);
+    expected.truncate(limit.min(1000) as usize);
+    check_window(window, zset.score_rows(), &expected);
+}
+
+fn check_window((mut rows, count): (Rows<'_>, u64), keys: ScoreRows, expected: &[Scored]) {
+    assert_eq!(count, expected.len() as u64);
+    for scored in expected {
+        let (key, _) = rows.next().unwrap().unwrap();
+        assert_eq!(keys.scored(key), *scored);
+    }
+}
+
+#[test]
+fn behaves_as_the_model_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut runner = TestRunner::new(Config::with_cases(400));
+    let case = (vec(op(), 1..60), vec(question(), 4));
+    runner
+        .run(&case, |(ops, questions)| {
+            let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+            crate::databases::flush(&mut txn, [0]).unwrap();
+            let mut models = Models::default();
+            for op in &ops {
+                apply(&mut txn, op);
+                models.apply(op);
+            }
+            for (name, model) in KEYS.iter().zip(&models.0) {
+                check_rows(&txn, name, model);
+                check_ranks(&txn, name, model);
+                for question in &questions {
+                    check_ranges(&txn, name, model, question);
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn texts(scored: &[Scored]) -> Vec<String> {
+    let text = |s: &Scored| format!("{}={}", s.member.escape_ascii(), s.score);
+    scored.iter().map(text).collect()
+}
+
+fn put(txn: &mut WriteTxn, name: &[u8], members: &[(&str, f64)]) {
+    let mut zset = Zset::open(txn, name).unwrap();
+    for (member, score) in members {
+        zset.update(txn, member.as_bytes(), |_| Ok(Some(*score)))
+            .unwrap();
+    }
+    zset.save(txn);
+}
+
+#[test]
+fn a_set_takes_part_with_scores_of_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut txn = WriteTxn::new(open_store(directory.path()), Patience::Long);
+    put(&mut txn, b"a", &[("x", 5.0), ("y", 6.0)]);
+    let mut set = Collection::open(&txn, b"b", CollectionKind::Set).unwrap();
+    set.ensure_version(&txn);
+    for member in [b"y", b"z"] {
+        txn.put(Family::Data, &set.row_key(member), []);
+    }
+    set.grow(2);
+    set.save(&mut txn);
+    let mut union = merge(
+        &txn,
+        Operation::Union,
+        Aggregate::Sum,
+        &[(0, 1.0), (1, 10.0)],
+    );
+    let mut all = Vec::new();
+    while let Some((member, score)) = union.next_member().unwrap() {
+        all.push(Scored {
+            member: member.to_vec(),
+            score,
+        });
+    }
+    assert_eq!(texts(&all), ["x=5", "y=16", "z=10"]);
+}
+
+#[test]
+fn what_is_neither_takes_no_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut txn = WriteTxn::new(open_store(directory.path()), Patience::Long);
+    let mut hash = Collection::open(&txn, b"a", CollectionKind::Hash).unwrap();
+    hash.ensure_version(&txn);
+    txn.put(Family::Data, &hash.row_key(b"field"), []);
+    hash.grow(1);
+    hash.save(&mut txn);
+    assert!(Source::open(&txn, b"a").is_err());
+    assert!(Zset::open(&txn, b"a").is_err());
+}
+
+/// Walks that are far behind seek.
+#[test]
+fn small_sets_meet_large_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store, Patience::Long);
+    let names: Vec<String> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let large: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
+    put(&mut txn, b"a", &large);
+    put(
+        &mut txn,
+        b"b",
+        &[
+            ("0000", 10.0),
+            ("0500", 20.0),
+            ("0500x", 30.0),
+            ("0999", 40.0),
+        ],
+    );
+    let result = |operation, sources: &[(usize, f64)]| {
+        let mut algebra = merge(&txn, operation, Aggregate::Sum, sources);
+        let mut all = Vec::new();
+        while let Some((member, score)) = algebra.next_member().unwrap() {
+            all.push(Scored {
+                member: member.to_vec(),
+                score,
+            });
+        }
+        texts(&all)
+    };
+    let common = result(Operation::Intersection, &[(0, 1.0), (1, 1.0)]);
+    assert_eq!(common, ["0000=11", "0500=21", "0999=41"]);
+    let left = result(Operation::Difference, &[(1, 1.0), (0, 1.0)]);
+    assert_eq!(left, ["0500x=30"]);
+    let most = result(Operation::Difference, &[(0, 1.0), (1, 1.0)]);
+    assert_eq!(most.len(), 997);
+}
+
+/// A result too large for one batch is written ahead, and is whole afterwards; what most members leave
+/// is rewritten, and keeps its expiry.
+#[test]
+fn large_results_spill_and_large_removals_keep_the_expiry() {
+    const SIZE: u64 = 60_000;
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let expire_ms = txn.now_ms() + 1_000_000;
+    let mut large = Builder::new(&txn, b"large");
+    for n in 0..SIZE {
+        let member = format!("member:{n:020}");
+        large
+            .add(&txn, member.as_bytes(), (n % 1000) as f64)
+            .unwrap();
+    }
+    assert!(txn.is_clean());
+    assert_eq!(large.finish(&mut txn, expire_ms).unwrap(), SIZE);
+    assert!(
+        txn.pending().len() < SIZE as usize,
+        "nothing was written ahead"
+    );
+    store.commit_blocking(&mut txn).unwrap();
+
+    let zset = Zset::open(&txn, b"large").unwrap();
+    let version = zset.0.version();
+    let range = ScoreRange {
+        min: ScoreBound {
+            score: 1.0,
+            is_open: false,
+        },
+        max: ScoreBound {
+            score: 998.0,
+            is_open: false,
+        },
+    };
+    let span = zset.span_of_scores(&range);
+    let count = zset.count(&txn, &span).unwrap();
+    assert_eq!(count, SIZE / 1000 * 998);
+    zset.remove_span(&mut txn, &span, count).unwrap();
+    store.commit_blocking(&mut txn).unwrap();
+
+    let left = Zset::open(&txn, b"large").unwrap();
+    assert_eq!(left.len(), SIZE / 1000 * 2);
+    assert_ne!(left.0.version(), version);
+    let found = txn.find(left.0.key()).unwrap().unwrap();
+    assert_eq!(found.expire_ms, expire_ms);
+    assert!(
+        txn.has_row(Family::Expiry, &left.0.key().expiry(expire_ms))
+            .unwrap()
+    );
+    let rows = left.rows(&txn, &left.whole(), Direction::Forward);
+    let scores: Vec<f64> = collect(rows, left.score_rows())
+        .iter()
+        .map(|s| s.score)
+        .collect();
+    assert!(scores.iter().all(|score| [0.0, 999.0].contains(score)));
+    assert_eq!(scores.len() as u64, left.len());
+}
+
+#[test]
+fn an_impatient_transaction_gives_long_walks_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut large = Builder::new(&txn, b"large");
+    for n in 0..30_000u32 {
+        large.add(&txn, &n.to_be_bytes(), 0.0).unwrap();
+    }
+    large.finish(&mut txn, 0).unwrap();
+    store.commit_blocking(&mut txn).unwrap();
+
+    let mut txn = WriteTxn::new(store, Patience::Short);
+    txn.begin(0);
+    let zset = Zset::open(&txn, b"large").unwrap();
+    let last = 29_999u32.to_be_bytes();
+    let walked = zset.rank_of(&txn, &last, Direction::Forward);
+    assert!(matches!(walked, Err(crate::Error::TooLong)), "{walked:?}");
+    txn.begin(0);
+    assert_eq!(
+        zset.rank_of(&txn, &last, Direction::Backward).unwrap(),
+        Some(0)
+    );
+    assert!(zset.rows_from(&txn, 29_990, Direction::Forward).is_ok());
+    assert_eq!(zset.count(&txn, &zset.whole()).unwrap(), 30_000);
+}

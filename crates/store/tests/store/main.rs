@@ -1,0 +1,16 @@
+//! The store seen from outside: transactions, time, expiry, garbage, scans and restarts, through the same
+//! doors that the server uses, and with a look at the raw rows where it matters what is on the disk.
+
+#![allow(clippy::unwrap_used)]
+
+mod databases;
+mod expiry;
+mod garbage;
+mod legacy;
+mod readers;
+mod reclaiming;
+mod restarts;
+mod scanning;
+mod staging;
+mod support;
+mod transactions;

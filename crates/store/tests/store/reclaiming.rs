@@ -1,0 +1,186 @@
+//! What the reclaimer drops without waiting for a compaction to meet it.
+
+use cairn_encoding::system::{SystemKey, SystemKind, value};
+use cairn_engine::LOCAL_REGION;
+use cairn_store::{Family, Set, WriteTxn, databases, legacy};
+
+use crate::support::*;
+
+/// Goes through a family in steps, as the background does.
+fn reclaim(fixture: &Fixture, family: Family, limit: usize) {
+    let mut place = Some(Vec::new());
+    while let Some(from) = place {
+        place = fixture
+            .store()
+            .reclaim_versions(family, &from, limit)
+            .unwrap();
+    }
+}
+
+fn version_of(txn: &WriteTxn, name: &str) -> u64 {
+    let found = txn.find(&txn.key(name.as_bytes())).unwrap().unwrap();
+    found.version().unwrap()
+}
+
+#[test]
+fn a_flushed_database_is_dropped_whole_and_then_forgotten() {
+    let fixture = Fixture::new();
+    let sow = |txn: &mut WriteTxn| {
+        set_until(txn, "string", "value", START + 1_000_000);
+        hset(txn, "hash", fields(1_000));
+        zadd(txn, "zset", 1.0, "member");
+    };
+    fixture.write(|txn| {
+        sow(txn);
+        txn.begin(1);
+        sow(txn);
+        txn.begin(2);
+        sow(txn);
+    });
+    fixture.write(|txn| databases::flush(txn, [0, 2]).unwrap());
+    fixture.store().reclaim_databases().unwrap();
+    assert_eq!(fixture.count_of(SystemKind::DeadIndex), 0);
+    let families = [
+        Family::Metadata,
+        Family::Data,
+        Family::ZsetScore,
+        Family::Expiry,
+    ];
+    let counts = families.map(|family| fixture.count_in(family));
+    assert_eq!(counts, [3, 1_001, 1, 1]);
+    assert_eq!(fixture.store().reclaimer().databases(), 2);
+    let mut txn = fixture.txn();
+    txn.begin(1);
+    assert_eq!(hgetall(&txn, "hash").len(), 1_000);
+    assert_eq!(get(&txn, "string").as_deref(), Some("value"));
+}
+
+#[test]
+fn large_dead_versions_are_dropped_and_small_ones_left_to_the_filters() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        for (name, count) in [("large", 600), ("small", 500), ("alive", 700)] {
+            hset(txn, name, fields(count));
+        }
+        for n in 0..600 {
+            zadd(txn, "zset", f64::from(n), &format!("member {n}"));
+        }
+    });
+    fixture.write(|txn| {
+        for name in ["large", "small", "zset"] {
+            del(txn, name);
+        }
+        hset(txn, "large", fields(3));
+    });
+    for limit in [1, 1_000] {
+        reclaim(&fixture, Family::Data, limit);
+        reclaim(&fixture, Family::ZsetScore, limit);
+        assert_eq!(fixture.count_in(Family::Data), 3 + 500 + 700);
+        assert_eq!(fixture.count_in(Family::ZsetScore), 0);
+        assert_eq!(fixture.store().reclaimer().versions(), 3);
+    }
+    fixture.read(|txn| {
+        assert_eq!(hgetall(txn, "alive").len(), 700);
+        assert_eq!(hgetall(txn, "large").len(), 3);
+    });
+}
+
+#[test]
+fn a_staged_version_is_not_dead_yet() {
+    let fixture = Fixture::new();
+    let staging = fixture.write(|txn| {
+        hset(txn, "key", fields(600));
+        let version = version_of(txn, "key");
+        del(txn, "key");
+        let mut staged_for = Vec::new();
+        value::encode_staging(&mut staged_for, txn.index(), b"key");
+        let staging = SystemKey::Staging {
+            region: LOCAL_REGION,
+            version,
+        };
+        txn.put(Family::Meta, &staging.encode(), staged_for);
+        staging.encode()
+    });
+    reclaim(&fixture, Family::Data, 10);
+    assert_eq!(fixture.count_in(Family::Data), 600);
+    fixture.write(|txn| txn.delete(Family::Meta, &staging));
+    reclaim(&fixture, Family::Data, 10);
+    assert_eq!(fixture.count_in(Family::Data), 0);
+}
+
+/// Dropping is for good. A deletion that a power cut could take back must not be acted upon.
+#[test]
+fn the_log_is_synced_before_anything_is_dropped() {
+    let fixture = Fixture::new();
+    let synced = || ticker(fixture.store(), "rocksdb.wal.synced");
+    let try_out = |what: &str, kill: fn(&mut WriteTxn), reclaim: fn(&Fixture)| {
+        fixture.write(|txn| hset(txn, "hash", fields(600)));
+        fixture.write(kill);
+        let before = synced();
+        reclaim(&fixture);
+        assert!(synced() > before, "{what} was dropped unsynced");
+        assert_eq!(fixture.count_in(Family::Data), 0);
+    };
+    try_out(
+        "a version",
+        |txn| assert!(del(txn, "hash")),
+        |fixture| reclaim(fixture, Family::Data, 10),
+    );
+    try_out(
+        "a database",
+        |txn| databases::flush(txn, [0]).unwrap(),
+        |fixture| fixture.store().reclaim_databases().unwrap(),
+    );
+}
+
+/// A large dead version and a living one with the next number, in one file: the living row that ends the
+/// file is the end of the dropped range.
+#[test]
+fn the_living_version_next_to_a_dead_one_stays() {
+    let fixture = Fixture::new();
+    let dead = fixture.write(|txn| {
+        let mut set = Set::open(txn, b"set").unwrap();
+        for n in 0..600u32 {
+            set.add(txn, &n.to_be_bytes()).unwrap();
+        }
+        set.save(txn);
+        version_of(txn, "set")
+    });
+    // A clock that stands still makes neighbours of the two. Staged, the first survives a compaction.
+    let staging = SystemKey::Staging {
+        region: LOCAL_REGION,
+        version: dead,
+    };
+    fixture.write(|txn| {
+        del(txn, "set");
+        sadd(txn, "set", &[""]);
+        assert_eq!(version_of(txn, "set"), dead + 1);
+        txn.put(Family::Meta, &staging.encode(), []);
+    });
+    fixture.compact();
+    assert_eq!(fixture.count_in(Family::Data), 601);
+    fixture.write(|txn| txn.delete(Family::Meta, &staging.encode()));
+    reclaim(&fixture, Family::Data, 10);
+    assert_eq!(fixture.count_in(Family::Data), 1);
+    fixture.read(|txn| {
+        let set = Set::open(txn, b"set").unwrap();
+        assert!(set.contains(txn, b"").unwrap());
+    });
+}
+
+#[test]
+fn strings_of_the_old_format_do_not_end_the_search() {
+    let mut fixture = Fixture::new();
+    fixture.write(|txn| {
+        for n in 0..20 {
+            legacy::write_legacy(txn, format!("old:{n}").as_bytes(), b"value", 0);
+        }
+        for n in 0..5 {
+            hset(txn, &format!("hash:{n}"), fields(600));
+        }
+    });
+    fixture.restart();
+    fixture.write(|txn| (0..5).for_each(|n| assert!(del(txn, &format!("hash:{n}")))));
+    reclaim(&fixture, Family::Data, 1);
+    assert_eq!(fixture.count_in(Family::Data), 20);
+}

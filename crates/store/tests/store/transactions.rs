@@ -1,0 +1,168 @@
+//! A transaction sees its own changes, and nobody else does before its commit.
+
+use cairn_engine::Direction;
+use cairn_store::{Family, Hash, Patience, Str, WriteTxn, Zset, keys};
+
+use crate::support::*;
+
+#[test]
+fn a_transaction_reads_what_it_wrote() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        set(txn, "string", "before");
+        hset(txn, "hash", fields(3));
+    });
+    let mut txn = fixture.txn();
+    set(&mut txn, "string", "after");
+    hset(
+        &mut txn,
+        "hash",
+        [("field:000001".into(), "changed".into())],
+    );
+    assert_eq!(get(&txn, "string").as_deref(), Some("after"));
+    let changed = [
+        ("field:000000", "value of 0"),
+        ("field:000001", "changed"),
+        ("field:000002", "value of 2"),
+    ];
+    let changed = changed.map(|(field, value)| (field.to_owned(), value.to_owned()));
+    assert_eq!(hgetall(&txn, "hash"), changed);
+    // Everyone else reads what is committed.
+    assert_eq!(
+        fixture.read(|txn| get(txn, "string")).as_deref(),
+        Some("before")
+    );
+    assert!(del(&mut txn, "hash"));
+    assert_eq!(hgetall(&txn, "hash"), []);
+    assert!(!del(&mut txn, "hash"));
+    assert_eq!(keys(&txn), ["string"]);
+    // A hash of the same name is another one, without the fields of the first.
+    hset(&mut txn, "hash", [("field:000009".into(), "new".into())]);
+    let fresh = [("field:000009".to_owned(), "new".to_owned())];
+    assert_eq!(hgetall(&txn, "hash"), fresh);
+    fixture.commit(txn);
+    assert_eq!(fixture.read(|txn| hgetall(txn, "hash")), fresh);
+    assert_eq!(
+        fixture.read(|txn| get(txn, "string")).as_deref(),
+        Some("after")
+    );
+}
+
+#[test]
+fn a_command_that_fails_takes_back_its_own_changes_only() {
+    let fixture = Fixture::new();
+    let mut txn = fixture.txn();
+    set(&mut txn, "first", "1");
+    hset(&mut txn, "hash", fields(1));
+    txn.begin(0);
+    set(&mut txn, "first", "2");
+    set(&mut txn, "second", "2");
+    hset(&mut txn, "hash", fields(5));
+    del(&mut txn, "hash");
+    txn.undo();
+    assert_eq!(get(&txn, "first").as_deref(), Some("1"));
+    assert_eq!(hgetall(&txn, "hash").len(), 1);
+    txn.begin(0);
+    set(&mut txn, "third", "3");
+    fixture.commit(txn);
+    assert_eq!(fixture.keys(), ["first", "hash", "third"]);
+    assert_eq!(fixture.read(|txn| hgetall(txn, "hash")).len(), 1);
+}
+
+#[test]
+fn a_transaction_that_is_dropped_leaves_nothing() {
+    let fixture = Fixture::new();
+    let rows = |fixture: &Fixture| Family::ALL.map(|family| fixture.raw(family));
+    let before = rows(&fixture);
+    let mut txn = fixture.txn();
+    set(&mut txn, "string", "value");
+    zadd(&mut txn, "zset", 1.0, "member");
+    drop(txn);
+    assert_eq!(rows(&fixture), before);
+}
+
+#[test]
+fn after_its_commit_a_transaction_is_as_new() {
+    let fixture = Fixture::new();
+    let mut txn = fixture.txn();
+    for n in 0..3 {
+        txn.begin(0);
+        set(&mut txn, &format!("key:{n}"), "value");
+        assert!(!txn.is_clean());
+        fixture.store().commit_blocking(&mut txn).unwrap();
+        assert!(txn.is_clean());
+        assert_eq!(keys(&txn).len(), n + 1);
+    }
+}
+
+#[test]
+fn a_long_command_gives_up_on_a_connection_thread_and_changes_nothing() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| hset(txn, "hash", fields(30_000)));
+    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    txn.begin(0);
+    set(&mut txn, "string", "kept");
+    txn.begin(0);
+    let (from, to) = (txn.key(b"hash"), txn.key(b"copy"));
+    let error = keys::rename(&mut txn, &from, &to).unwrap_err();
+    assert!(matches!(error, cairn_store::Error::TooLong), "{error}");
+    txn.undo();
+    // The next command has its full allowance again.
+    txn.begin(0);
+    for _ in 0..10_000 {
+        txn.step().unwrap();
+    }
+    fixture.commit(txn);
+    assert_eq!(fixture.keys(), ["hash", "string"]);
+    assert_eq!(fixture.read(|txn| hgetall(txn, "hash")).len(), 30_000);
+    assert_eq!(fixture.count_in(Family::Data), 30_000);
+}
+
+/// A value of many bytes is too long too, however few its rows.
+#[test]
+fn a_large_value_gives_up_on_a_connection_thread_and_changes_nothing() {
+    let fixture = Fixture::new();
+    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    txn.begin(0);
+    let value = vec![b'x'; 8 * 1024 * 1024];
+    let error = cairn_store::string::set(&mut txn, b"large", &value, cairn_store::Expiry::Never);
+    assert!(matches!(error, Err(cairn_store::Error::TooLong)));
+    txn.undo();
+    assert!(txn.is_clean());
+    fixture.commit(txn);
+    assert_eq!(fixture.count_in(Family::Data), 0);
+}
+
+#[test]
+fn both_indexes_of_a_sorted_set_agree_inside_a_transaction() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        for (score, member) in [(1.0, "a"), (2.0, "b"), (3.0, "c")] {
+            zadd(txn, "zset", score, member);
+        }
+    });
+    let mut txn = fixture.txn();
+    zadd(&mut txn, "zset", 9.0, "a");
+    zadd(&mut txn, "zset", 0.5, "d");
+    let zset = Zset::open(&txn, b"zset").unwrap();
+    let mut rows = zset.rows(&txn, &zset.whole(), Direction::Backward);
+    let mut order = Vec::new();
+    while let Some((key, _)) = rows.next().unwrap() {
+        let member = zset.score_rows().member(key);
+        order.push(String::from_utf8(member.to_vec()).unwrap());
+    }
+    assert_eq!(order, ["a", "c", "b", "d"]);
+    assert_eq!(zset.score(&txn, b"a").unwrap(), Some(9.0));
+    assert_eq!(zset.len(), 4);
+}
+
+#[test]
+fn another_type_is_an_error_and_an_absent_key_is_empty() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| set(txn, "string", "value"));
+    fixture.read(|txn| {
+        assert!(Hash::open(txn, b"string").is_err());
+        assert!(!Hash::open(txn, b"absent").unwrap().exists());
+        assert!(Str::find(txn, b"absent").unwrap().is_none());
+    });
+}
