@@ -1,0 +1,45 @@
+//! The program's commands.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Flags;
+use crate::inspect::{Check, Inspect};
+use crate::{config, listener};
+
+#[derive(Parser)]
+#[command(name = "cairn", version, about = "A Redis-compatible database on disk")]
+struct Cli {
+    #[command(subcommand)]
+    command: Run,
+}
+
+#[derive(Subcommand)]
+enum Run {
+    /// Serve clients.
+    Serve(Flags),
+    /// Show the rows that a key is made of.
+    Inspect(Inspect),
+    /// Check that all rows agree with each other.
+    Check(Check),
+}
+
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Run::Serve(flags) => flags.load().and_then(|settings| {
+            config::start_log(settings.values.get("loglevel"));
+            listener::serve(settings)?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        Run::Inspect(inspect) => inspect.run(),
+        Run::Check(check) => check.run(),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("cairn: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Who is connected: what CLIENT LIST shows and CLIENT KILL ends.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::command::{self, Command};
+
+/// One connection, as the rest of the server sees it. Its own task writes here; anyone may read.
+pub struct Client {
+    pub id: u64,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub fd: i32,
+    pub connected: Instant,
+    pub name: Mutex<Vec<u8>>,
+    pub database: AtomicU32,
+    pub resp3: AtomicBool,
+    pub no_evict: AtomicBool,
+    pub input: Buffer,
+    pub output: Buffer,
+    /// Milliseconds since `connected` at the last command.
+    last_active_ms: AtomicU64,
+    /// The number of the last command; `NO_COMMAND` before the first.
+    last_command: AtomicUsize,
+    is_blocked: AtomicBool,
+    is_busy: AtomicBool,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+const NO_COMMAND: usize = usize::MAX;
+
+/// How large one of a connection's buffers is, and how much of it is used.
+#[derive(Default)]
+pub struct Buffer {
+    used: AtomicUsize,
+    capacity: AtomicUsize,
+    most_used: AtomicUsize,
+}
+
+impl Buffer {
+    pub fn note(&self, used: usize, capacity: usize) {
+        self.used.store(used, Ordering::Relaxed);
+        self.capacity.store(capacity, Ordering::Relaxed);
+        // Only the connection's own task writes, so nothing comes between these two.
+        let most = self.most_used.load(Ordering::Relaxed);
+        self.most_used.store(most.max(used), Ordering::Relaxed);
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    pub fn most_used(&self) -> usize {
+        self.most_used.load(Ordering::Relaxed)
+    }
+}
+
+impl Client {
+    pub fn touch(&self, now: Instant) {
+        let since = now.duration_since(self.connected).as_millis() as u64;
+        self.last_active_ms.store(since, Ordering::Relaxed);
+    }
+
+    pub fn idle_ms(&self) -> u64 {
+        let now = self.connected.elapsed().as_millis() as u64;
+        now.saturating_sub(self.last_active_ms.load(Ordering::Relaxed))
+    }
+
+    /// Remembers which command runs.
+    pub fn runs(&self, command: &Command) {
+        self.last_command.store(command.number(), Ordering::Relaxed);
+    }
+
+    fn last_command(&self) -> &'static str {
+        let number = self.last_command.load(Ordering::Relaxed);
+        command::by_number(number).map_or("NULL", |command| command.full_name)
+    }
+
+    /// Whether it waits for something other than its client.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Ordering::Relaxed)
+    }
+
+    /// It waits until the mark is dropped.
+    pub fn block(&self) -> Mark<'_> {
+        Mark::set(&self.is_blocked)
+    }
+
+    /// A command of its runs for long, until the mark is dropped.
+    pub fn work(&self) -> Mark<'_> {
+        Mark::set(&self.is_busy)
+    }
+
+    /// Whether it is up to the client that nothing happens, and has been for so long.
+    pub fn is_idle(&self, milliseconds: u64) -> bool {
+        let is_waited_for = self.is_blocked() || self.is_busy.load(Ordering::Relaxed);
+        !is_waited_for && self.idle_ms() > milliseconds
+    }
+
+    pub fn set_task(&self, task: AbortHandle) {
+        *self.task.lock() = Some(task);
+    }
+
+    /// Ends the connection from outside.
+    pub fn kill(&self) {
+        if let Some(task) = &*self.task.lock() {
+            task.abort();
+        }
+    }
+
+    fn flags(&self) -> &'static str {
+        match (self.is_blocked(), self.no_evict.load(Ordering::Relaxed)) {
+            (false, false) => "N",
+            (true, false) => "b",
+            (false, true) => "e",
+            (true, true) => "be",
+        }
+    }
+
+    /// Its line in CLIENT LIST. What a connection of ours does not have, such as subscriptions, is shown
+    /// as a connection of Redis shows that it has none.
+    pub fn describe(&self, line: &mut Vec<u8>) {
+        let (input, output) = (&self.input, &self.output);
+        let memory = input.capacity() + output.capacity() + size_of::<Client>();
+        let mut head = String::new();
+        let mut tail = String::new();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            head,
+            "id={} addr={} laddr={} fd={} name=",
+            self.id, self.peer, self.local, self.fd
+        );
+        let _ = write!(
+            tail,
+            " age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free={} \
+             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={memory} events={} \
+             cmd={} user=default redir=-1 resp={}",
+            self.connected.elapsed().as_secs(),
+            self.idle_ms() / 1000,
+            self.flags(),
+            self.database.load(Ordering::Relaxed),
+            input.used(),
+            input.capacity().saturating_sub(input.used()),
+            output.capacity(),
+            output.most_used(),
+            output.used(),
+            if output.used() > 0 { "rw" } else { "r" },
+            self.last_command(),
+            if self.resp3.load(Ordering::Relaxed) {
+                3
+            } else {
+                2
+            },
+        );
+        line.extend_from_slice(head.as_bytes());
+        line.extend_from_slice(&self.name.lock());
+        line.extend_from_slice(tail.as_bytes());
+        line.push(b'\n');
+    }
+}
+
+/// True for as long as it exists.
+pub struct Mark<'a>(&'a AtomicBool);
+
+impl<'a> Mark<'a> {
+    fn set(mark: &'a AtomicBool) -> Self {
+        mark.store(true, Ordering::Relaxed);
+        Mark(mark)
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    count: AtomicUsize,
+}
+
+impl Clients {
+    /// How many are connected.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// All clients by id.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.connected.lock().values().cloned().collect()
+    }
+
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.connected.lock().get(&id).cloned()
+    }
+
+    /// Makes room for one more connection, unless there are `limit` already.
+    pub fn reserve(self: &Arc<Self>, limit: usize) -> Option<Place> {
+        let one_more = |count: usize| (count < limit).then_some(count + 1);
+        let reserved = self
+            .count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        reserved.ok().map(|_| Place(self.clone()))
+    }
+
+    /// Enters a new connection in its place; it is listed until the guard is dropped.
+    pub fn enter(&self, place: Place, peer: SocketAddr, local: SocketAddr, fd: i32) -> Entered {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(Client {
+            id,
+            peer,
+            local,
+            fd,
+            connected: Instant::now(),
+            name: Mutex::default(),
+            database: AtomicU32::new(0),
+            resp3: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            input: Buffer::default(),
+            output: Buffer::default(),
+            last_active_ms: AtomicU64::new(0),
+            last_command: AtomicUsize::new(NO_COMMAND),
+            is_blocked: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
+            task: Mutex::new(None),
+        });
+        self.connected.lock().insert(id, client.clone());
+        Entered { place, client }
+    }
+}
+
+/// Room for one connection, taken before it is served so that no more come in than may.
+pub struct Place(Arc<Clients>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A listed connection.
+pub struct Entered {
+    place: Place,
+    pub client: Arc<Client>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.place.0.connected.lock().remove(&self.client.id);
+    }
+}

@@ -1,0 +1,361 @@
+//! CLIENT: who is connected, and what becomes of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cairn_resp::{Reply, number};
+use cairn_store::{Error, Result};
+
+use super::args::{Args, is};
+use super::connection::check_name;
+use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
+use super::{Command, Flag, Handler, command, help, printable};
+use crate::client::Client;
+use crate::pause::Mode;
+use crate::session::{Replies, Session};
+
+const GROUP: &str = "connection";
+const PLAIN: &[Flag] = &[NoScript, Loading, Stale, Connection];
+const ADMINS: &[Flag] = &[Admin, NoScript, Loading, Stale, Connection];
+
+pub const COMMANDS: &[Command] = &[command("client", -2, Handler::Container)
+    .subcommands(SUBCOMMANDS)
+    .about(
+        GROUP,
+        "2.4.0",
+        "Depends on the subcommand",
+        "Tells about connections and manages them.",
+    )];
+
+const SUBCOMMANDS: &[Command] = &[
+    command("getname", 2, Handler::Session(getname))
+        .flags(PLAIN)
+        .about(
+            GROUP,
+            "2.6.9",
+            "O(1)",
+            "Returns the name of the connection.",
+        ),
+    command("getredir", 2, Handler::Session(getredir))
+        .flags(PLAIN)
+        .about(
+            GROUP,
+            "6.0.0",
+            "O(1)",
+            "Returns who gets this connection's invalidations.",
+        ),
+    command("id", 2, Handler::Session(id)).flags(PLAIN).about(
+        GROUP,
+        "5.0.0",
+        "O(1)",
+        "Returns the number of the connection.",
+    ),
+    command("info", 2, Handler::Session(info))
+        .flags(PLAIN)
+        .tips(&["nondeterministic_output"])
+        .about(GROUP, "6.2.0", "O(1)", "Describes the connection."),
+    command("kill", -3, Handler::Session(kill))
+        .flags(ADMINS)
+        .usage(
+            "(<ip:port> | [ID <id>] [TYPE <type>] [USER <name>] [ADDR <ip:port>] \
+             [LADDR <ip:port>] [SKIPME (YES|NO)])",
+        )
+        .about(
+            GROUP,
+            "2.4.0",
+            "O(N) for N connections",
+            "Closes the connections that meet every option.",
+        ),
+    command("list", -2, Handler::Session(list))
+        .flags(ADMINS)
+        .usage("[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> [<id> ...]]")
+        .tips(&["nondeterministic_output"])
+        .about(
+            GROUP,
+            "2.4.0",
+            "O(N) for N connections",
+            "Describes the connections, one on a line.",
+        ),
+    command("no-evict", 3, Handler::Session(no_evict))
+        .flags(ADMINS)
+        .usage("(ON|OFF)")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(1)",
+            "Marks the connection as one to keep when memory is short.",
+        ),
+    command("pause", -3, Handler::Session(pause))
+        .flags(ADMINS)
+        .usage("<milliseconds> [WRITE|ALL]")
+        .about(
+            GROUP,
+            "3.0.0",
+            "O(1)",
+            "Lets all commands, or those that write, wait.",
+        ),
+    command("reply", 3, Handler::Session(reply))
+        .flags(PLAIN)
+        .usage("(ON|OFF|SKIP)")
+        .about(
+            GROUP,
+            "3.2.0",
+            "O(1)",
+            "Decides whether commands are answered.",
+        ),
+    command("setname", 3, Handler::Session(setname))
+        .flags(PLAIN)
+        .usage("<name>")
+        .about(GROUP, "2.6.9", "O(1)", "Names the connection."),
+    command("unblock", -3, Handler::Session(unblock))
+        .flags(ADMINS)
+        .usage("<id> [TIMEOUT|ERROR]")
+        .about(
+            GROUP,
+            "5.0.0",
+            "O(log N) for N connections",
+            "Ends the wait of a blocked connection.",
+        ),
+    command("unpause", 2, Handler::Session(unpause))
+        .flags(ADMINS)
+        .about(
+            GROUP,
+            "6.2.0",
+            "O(N) for N commands that wait",
+            "Ends a pause.",
+        ),
+    command("help", 2, Handler::Session(help))
+        .flags(&[Loading, Stale, Connection])
+        .about(GROUP, "5.0.0", "O(1)", "Prints this help."),
+];
+
+fn getname(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    let name = session.client.name.lock();
+    Ok(if name.is_empty() {
+        Reply::Null
+    } else {
+        Reply::bulk(name.as_slice())
+    })
+}
+
+fn setname(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    check_name(args[2])?;
+    *session.client.name.lock() = args[2].to_vec();
+    Ok(Reply::Ok)
+}
+
+fn id(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    Ok(session.client.id.into())
+}
+
+/// No connection redirects anything: there is nothing to be invalidated.
+fn getredir(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    Ok(Reply::Int(-1))
+}
+
+fn info(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    let mut line = Vec::new();
+    session.client.describe(&mut line);
+    Ok(Reply::Verbatim("txt", line))
+}
+
+/// The types that clients are told apart by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientType {
+    Normal,
+    /// Subscribers, and the two ends of a replication: there are none of them.
+    Other,
+}
+
+fn type_of(name: &[u8]) -> Result<ClientType> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(ClientType::Normal),
+        b"slave" | b"replica" | b"pubsub" | b"master" => Ok(ClientType::Other),
+        _ => {
+            let name = printable(name, 128);
+            Err(Error::reply(format!("ERR Unknown client type '{name}'")))
+        }
+    }
+}
+
+fn list(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let clients = &session.server.clients;
+    let listed: Vec<Arc<Client>> = match args.rest(2) {
+        [] => clients.all(),
+        [option, name] if is(option, "type") => match type_of(name)? {
+            ClientType::Normal => clients.all(),
+            ClientType::Other => Vec::new(),
+        },
+        [option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
+            let ids: Option<Vec<i64>> = ids.iter().map(|id| number::parse_i64(id)).collect();
+            let ids = ids.ok_or(Error::fixed("ERR Invalid client ID"))?;
+            let possible = ids.into_iter().filter_map(|id| u64::try_from(id).ok());
+            possible.filter_map(|id| clients.get(id)).collect()
+        }
+        _ => return Err(Error::SYNTAX),
+    };
+    let mut lines = Vec::new();
+    for client in listed {
+        client.describe(&mut lines);
+    }
+    Ok(Reply::Verbatim("txt", lines))
+}
+
+/// Which clients CLIENT KILL means.
+#[derive(Default)]
+struct Target {
+    id: Option<u64>,
+    kind: Option<ClientType>,
+    peer: Option<Vec<u8>>,
+    local: Option<Vec<u8>>,
+    spares_caller: bool,
+}
+
+impl Target {
+    fn read(args: &Args) -> Result<Target> {
+        let mut target = Target {
+            spares_caller: true,
+            ..Target::default()
+        };
+        let mut options = args.options(2);
+        while let Some(option) = options.next() {
+            let value = options.value()?;
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = number::parse_i64(value).filter(|id| *id > 0);
+                    let id = id.ok_or(Error::fixed("ERR client-id should be greater than 0"))?;
+                    target.id = Some(id.unsigned_abs());
+                }
+                b"type" => target.kind = Some(type_of(value)?),
+                b"addr" => target.peer = Some(value.to_vec()),
+                b"laddr" => target.local = Some(value.to_vec()),
+                b"user" if value == b"default" => {}
+                b"user" => {
+                    let name = printable(value, 128);
+                    return Err(Error::reply(format!("ERR No such user '{name}'")));
+                }
+                b"skipme" if is(value, "yes") => target.spares_caller = true,
+                b"skipme" if is(value, "no") => target.spares_caller = false,
+                _ => return Err(Error::SYNTAX),
+            }
+        }
+        Ok(target)
+    }
+
+    fn is_met_by(&self, client: &Client) -> bool {
+        let is = |wanted: &Option<Vec<u8>>, address: std::net::SocketAddr| {
+            let address = address.to_string();
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted == address.as_bytes())
+        };
+        self.id.is_none_or(|id| id == client.id)
+            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && is(&self.peer, client.peer)
+            && is(&self.local, client.local)
+    }
+}
+
+fn kill(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let (target, by_address) = match args.rest(2) {
+        [address] => {
+            let peer = Some(address.to_vec());
+            (
+                Target {
+                    peer,
+                    ..Target::default()
+                },
+                true,
+            )
+        }
+        _ => (Target::read(args)?, false),
+    };
+    let mut killed = 0;
+    for client in session.server.clients.all() {
+        let is_caller = client.id == session.client.id;
+        if !target.is_met_by(&client) || is_caller && target.spares_caller {
+            continue;
+        }
+        if is_caller {
+            session.closes = true;
+        } else {
+            client.kill();
+        }
+        killed += 1;
+    }
+    match (by_address, killed) {
+        (true, 0) => Err(Error::fixed("ERR No such client")),
+        (true, _) => Ok(Reply::Ok),
+        (false, _) => Ok(Reply::Int(killed)),
+    }
+}
+
+fn no_evict(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let keep = match args[2].to_ascii_lowercase().as_slice() {
+        b"on" => true,
+        b"off" => false,
+        _ => return Err(Error::SYNTAX),
+    };
+    session.client.no_evict.store(keep, Ordering::Relaxed);
+    Ok(Reply::Ok)
+}
+
+fn reply(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    session.replies = match args[2].to_ascii_lowercase().as_slice() {
+        b"on" => Replies::On,
+        b"off" => Replies::Off,
+        // Whoever gets no replies at all does not miss the next one.
+        b"skip" if session.replies == Replies::Off => Replies::Off,
+        b"skip" => Replies::SkipThis,
+        _ => return Err(Error::SYNTAX),
+    };
+    Ok(Reply::Ok)
+}
+
+/// What a subcommand with too many arguments is told.
+fn too_many(args: &Args) -> Error {
+    let name = printable(args[1], 128);
+    Error::reply(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+    ))
+}
+
+fn pause(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let mode = match args.rest(3) {
+        [] => Mode::Everything,
+        [mode] if is(mode, "all") => Mode::Everything,
+        [mode] if is(mode, "write") => Mode::Writes,
+        [_] => return Err(Error::fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(too_many(args)),
+    };
+    let unreadable = Error::fixed("ERR timeout is not an integer or out of range");
+    let milliseconds = number::parse_i64(args[2]).ok_or(unreadable)?;
+    let milliseconds =
+        u64::try_from(milliseconds).map_err(|_| Error::fixed("ERR timeout is negative"))?;
+    let until = Instant::now().checked_add(Duration::from_millis(milliseconds));
+    let until = until.ok_or(Error::fixed("ERR timeout is out of range"))?;
+    session.server.pause.start(mode, until);
+    Ok(Reply::Ok)
+}
+
+fn unpause(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    session.server.pause.end();
+    Ok(Reply::Ok)
+}
+
+/// No command blocks, so there is nobody to be unblocked.
+fn unblock(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    match args.rest(3) {
+        [] => {}
+        [reason] if is(reason, "timeout") || is(reason, "error") => {}
+        [_] => {
+            return Err(Error::fixed(
+                "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+            ));
+        }
+        _ => return Err(too_many(args)),
+    }
+    args.int(2)?;
+    Ok(Reply::Int(0))
+}

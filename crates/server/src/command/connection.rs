@@ -1,0 +1,193 @@
+//! Commands on the connection itself: greeting, identity, database.
+
+use cairn_resp::{Protocol, Reply, number};
+use cairn_store::{Error, Result};
+
+use super::args::{Args, int32, is};
+use super::flags::Flag::{AllowBusy, Connection, Fast, Loading, NoAuth, NoScript, Stale};
+use super::{Command, Flag, Handler, command};
+use crate::info::REDIS_VERSION;
+use crate::session::Session;
+
+const GROUP: &str = "connection";
+const BEFORE_AUTH: &[Flag] = &[
+    NoScript, Loading, Stale, Fast, NoAuth, AllowBusy, Connection,
+];
+
+pub const COMMANDS: &[Command] = &[
+    command("ping", -1, Handler::Session(ping))
+        .flags(&[Fast, Connection])
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Answers, to show that the server is there.",
+        ),
+    command("echo", 2, Handler::Session(echo))
+        .flags(&[Loading, Stale, Fast, Connection])
+        .about(GROUP, "1.0.0", "O(1)", "Returns its argument."),
+    command("hello", -1, Handler::Session(hello))
+        .flags(BEFORE_AUTH)
+        .about(
+            GROUP,
+            "6.0.0",
+            "O(1)",
+            "Greets the server and chooses a version of the protocol.",
+        ),
+    command("auth", -2, Handler::Session(auth))
+        .flags(BEFORE_AUTH)
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Says who the client is, and proves it.",
+        ),
+    command("quit", -1, Handler::Session(quit))
+        .flags(BEFORE_AUTH)
+        .about(GROUP, "1.0.0", "O(1)", "Closes the connection."),
+    command("reset", 1, Handler::Session(reset))
+        .flags(BEFORE_AUTH)
+        .about(
+            GROUP,
+            "6.2.0",
+            "O(1)",
+            "Makes the connection as it was at first.",
+        ),
+    command("select", 2, Handler::Session(select))
+        .flags(&[Loading, Stale, Fast, Connection])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Changes the database of the connection.",
+        ),
+];
+
+fn ping(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    match args.rest(1) {
+        [] => Ok(Reply::Simple("PONG")),
+        [message] => Ok(Reply::bulk(*message)),
+        _ => Err(super::wrong_arity("ping")),
+    }
+}
+
+fn echo(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    Ok(Reply::bulk(args[1]))
+}
+
+const WRONG_PASSWORD: Error =
+    Error::fixed("WRONGPASS invalid username-password pair or user is disabled.");
+
+fn hello(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let protocol = match args.get(1) {
+        None => None,
+        Some(version) => Some(protocol_of(version)?),
+    };
+    // Each option takes effect as it is read, whatever is wrong with the next.
+    let mut options = args.options(2);
+    while let Some(option) = options.next() {
+        if is(option, "auth") && options.len() >= 2 {
+            if !session.authenticate(options.value()?, options.value()?) {
+                return Err(WRONG_PASSWORD);
+            }
+        } else if is(option, "setname") && !options.is_empty() {
+            let name = options.value()?;
+            check_name(name)?;
+            *session.client.name.lock() = name.to_vec();
+        } else {
+            let option = super::quotable(option, usize::MAX);
+            let text = [b"ERR Syntax error in HELLO option '", option, b"'"];
+            return Err(Error::reply(text.concat()));
+        }
+    }
+    if session.must_authenticate() {
+        return Err(Error::fixed(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
+             the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(protocol) = protocol {
+        session.speak(protocol);
+    }
+    Ok(greeting(session))
+}
+
+fn protocol_of(version: &[u8]) -> Result<Protocol> {
+    match number::parse_i64(version) {
+        Some(2) => Ok(Protocol::Resp2),
+        Some(3) => Ok(Protocol::Resp3),
+        Some(_) => Err(Error::fixed("NOPROTO unsupported protocol version")),
+        None => Err(Error::fixed(
+            "ERR Protocol version is not an integer or out of range",
+        )),
+    }
+}
+
+fn greeting(session: &Session) -> Reply<'static> {
+    let version = match session.protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    };
+    Reply::Map(vec![
+        ("server".into(), "redis".into()),
+        ("version".into(), REDIS_VERSION.into()),
+        ("proto".into(), Reply::Int(version)),
+        ("id".into(), session.client.id.into()),
+        ("mode".into(), "standalone".into()),
+        ("role".into(), "master".into()),
+        ("modules".into(), Reply::Array(Vec::new())),
+    ])
+}
+
+/// A name must not break the lines of CLIENT LIST, nor the fields in them.
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(());
+    }
+    Err(Error::fixed(
+        "ERR Client names cannot contain spaces, newlines or special characters.",
+    ))
+}
+
+fn auth(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let (user, password): (&[u8], &[u8]) = match *args.rest(1) {
+        [_] if session.server.live.password.load().is_empty() => {
+            return Err(Error::fixed(
+                "ERR AUTH <password> called without any password configured for the default \
+                 user. Are you sure your configuration is correct?",
+            ));
+        }
+        [password] => (b"default", password),
+        [user, password] => (user, password),
+        _ => return Err(Error::SYNTAX),
+    };
+    if session.authenticate(user, password) {
+        Ok(Reply::Ok)
+    } else {
+        Err(WRONG_PASSWORD)
+    }
+}
+
+fn quit(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    session.closes = true;
+    Ok(Reply::Ok)
+}
+
+fn reset(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    session.reset();
+    Ok(Reply::Simple("RESET"))
+}
+
+fn select(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let number = int32(args[1])?;
+    let count = session.server.store.databases().count();
+    match u32::try_from(number) {
+        Ok(number) if number < count => {
+            session.select(number);
+            Ok(Reply::Ok)
+        }
+        _ => Err(Error::fixed("ERR DB index is out of range")),
+    }
+}

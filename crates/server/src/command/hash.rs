@@ -1,0 +1,253 @@
+//! Commands on hashes.
+
+mod counter;
+mod random;
+mod reply;
+
+use cairn_resp::{Reply, Writer};
+use cairn_store::{CollectionKind, Hash, Point, ReadTxn, Result, WriteTxn};
+
+use super::flags::Flag::{DenyOom, Fast};
+use super::keys::{Access, KeySpec, Keys};
+use super::rows::{self, Shape};
+use super::{Args, Command, Handler, command, wrong_arity};
+
+const GROUP: &str = "hash";
+
+const READS: Keys = Keys(&[KeySpec::at(1, Access::READ)]);
+const PEEKS: Keys = Keys(&[KeySpec::at(1, Access::PEEK)]);
+const UPDATES: Keys = Keys(&[KeySpec::at(1, Access::UPDATE)]);
+const READS_AND_UPDATES: Keys = Keys(&[KeySpec::at(1, Access::READ_UPDATE)]);
+
+pub const COMMANDS: &[Command] = &[
+    command("hset", -4, Handler::Write(hset))
+        .keys(UPDATES)
+        .flags(&[DenyOom, Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1) for each field",
+            "Sets fields to values.",
+        ),
+    command("hmset", -4, Handler::Write(hmset))
+        .keys(UPDATES)
+        .flags(&[DenyOom, Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1) for each field",
+            "Sets fields to values: the old name of HSET.",
+        ),
+    command("hsetnx", 4, Handler::Write(hsetnx))
+        .keys(Keys(&[KeySpec::at(1, Access::INSERT)]))
+        .flags(&[DenyOom, Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1)",
+            "Sets a field to a value unless the hash has it.",
+        ),
+    command("hget", 3, Handler::Point(hget))
+        .keys(READS)
+        .flags(&[Fast])
+        .about(GROUP, "2.0.0", "O(1)", "Returns the value of a field."),
+    command("hmget", -3, Handler::Read(hmget))
+        .keys(READS)
+        .flags(&[Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1) for each field",
+            "Returns the values of several fields.",
+        ),
+    command("hgetall", 2, Handler::Read(hgetall))
+        .keys(READS)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N fields",
+            "Returns all fields and their values.",
+        ),
+    command("hdel", -3, Handler::Write(hdel))
+        .keys(Keys(&[KeySpec::at(1, Access::DELETE)]))
+        .flags(&[Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1) for each field",
+            "Deletes fields, and with the last of them the key.",
+        ),
+    command("hexists", 3, Handler::Point(hexists))
+        .keys(PEEKS)
+        .flags(&[Fast])
+        .about(GROUP, "2.0.0", "O(1)", "Tells whether a hash has a field."),
+    command("hkeys", 2, Handler::Read(hkeys))
+        .keys(READS)
+        .tips(&["nondeterministic_output_order"])
+        .about(GROUP, "2.0.0", "O(N) for N fields", "Returns all fields."),
+    command("hvals", 2, Handler::Read(hvals))
+        .keys(READS)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N fields",
+            "Returns the values of all fields.",
+        ),
+    command("hlen", 2, Handler::Point(hlen))
+        .keys(PEEKS)
+        .flags(&[Fast])
+        .about(GROUP, "2.0.0", "O(1)", "Returns the number of fields."),
+    command("hstrlen", 3, Handler::Point(hstrlen))
+        .keys(PEEKS)
+        .flags(&[Fast])
+        .about(
+            GROUP,
+            "3.2.0",
+            "O(1)",
+            "Returns the length of a field's value.",
+        ),
+    command("hincrby", 4, Handler::Write(counter::hincrby))
+        .keys(READS_AND_UPDATES)
+        .flags(&[DenyOom, Fast])
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(1)",
+            "Adds to a field that is a whole number.",
+        ),
+    command("hincrbyfloat", 4, Handler::Write(counter::hincrbyfloat))
+        .keys(READS_AND_UPDATES)
+        .flags(&[DenyOom, Fast])
+        .about(
+            GROUP,
+            "2.6.0",
+            "O(1)",
+            "Adds to a field that is a number and may have a fraction.",
+        ),
+    command("hrandfield", -2, Handler::Read(random::hrandfield))
+        .keys(READS)
+        .tips(&["nondeterministic_output"])
+        .about(
+            GROUP,
+            "6.2.0",
+            "O(N) for N fields",
+            "Returns fields at random.",
+        ),
+];
+
+/// How much of HMGET's reply is collected before it becomes a stream.
+const COLLECTED_BYTES: usize = 256 * 1024;
+
+fn hset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    Ok(set_all(txn, args, "hset")?.into())
+}
+
+fn hmset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    set_all(txn, args, "hmset")?;
+    Ok(Reply::Ok)
+}
+
+/// Sets all fields, and counts those that are new.
+fn set_all(txn: &mut WriteTxn, args: &Args, command: &str) -> Result<u64> {
+    let (pairs, []) = args.rest(2).as_chunks() else {
+        return Err(wrong_arity(command));
+    };
+    let mut hash = Hash::open(txn, args[1])?;
+    let mut created = 0;
+    for [field, value] in pairs {
+        txn.step()?;
+        created += u64::from(hash.set(txn, field, value)?);
+    }
+    hash.save(txn);
+    Ok(created)
+}
+
+fn hsetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let mut hash = Hash::open(txn, args[1])?;
+    let is_new = hash.insert(txn, args[2], args[3])?;
+    hash.save(txn);
+    Ok(Reply::Int(i64::from(is_new)))
+}
+
+fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let mut hash = Hash::open(txn, args[1])?;
+    let mut removed = 0;
+    for field in args.rest(2) {
+        txn.step()?;
+        removed += i64::from(hash.remove(txn, field)?);
+    }
+    hash.save(txn);
+    Ok(Reply::Int(removed))
+}
+
+fn hget<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    let row = point.element(args[1], CollectionKind::Hash, args[2])?;
+    Ok(row.as_deref().into())
+}
+
+fn hexists<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    let row = point.element(args[1], CollectionKind::Hash, args[2])?;
+    Ok(Reply::Int(i64::from(row.is_some())))
+}
+
+fn hstrlen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    let row = point.element(args[1], CollectionKind::Hash, args[2])?;
+    Ok(row.map_or(0, |value| value.len()).into())
+}
+
+fn hlen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    Ok(point.len(args[1], CollectionKind::Hash)?.into())
+}
+
+fn hmget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let hash = Hash::open(txn, args[1])?;
+    let fields = args.rest(2);
+    let mut values = Vec::with_capacity(fields.len());
+    let mut bytes = 0;
+    for field in fields {
+        txn.step()?;
+        let row = hash.get(txn, field)?;
+        bytes += row.as_deref().map_or(0, <[u8]>::len);
+        if bytes > COLLECTED_BYTES {
+            return Ok(reply::of_values(hash.values(txn, fields)));
+        }
+        values.push(row.as_deref().into());
+    }
+    Ok(Reply::Array(values))
+}
+
+fn hgetall<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let hash = Hash::open(txn, args[1])?;
+    let field_at = hash.collection().sub_offset();
+    Ok(all(txn, &hash, Shape::Map, move |row_key, value, out| {
+        out.bulk(&row_key[field_at..]);
+        out.bulk(value);
+    }))
+}
+
+fn hkeys<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let hash = Hash::open(txn, args[1])?;
+    let field_at = hash.collection().sub_offset();
+    Ok(all(txn, &hash, Shape::Array, move |row_key, _, out| {
+        out.bulk(&row_key[field_at..]);
+    }))
+}
+
+fn hvals<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let hash = Hash::open(txn, args[1])?;
+    Ok(all(txn, &hash, Shape::Array, |_, value, out| {
+        out.bulk(value);
+    }))
+}
+
+/// A reply made of all rows.
+fn all<'t>(
+    txn: &'t ReadTxn,
+    hash: &Hash,
+    shape: Shape,
+    item: impl FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
+) -> Reply<'t> {
+    rows::reply(shape, hash.len(), hash.rows(txn), item)
+}

@@ -1,0 +1,213 @@
+//! COMMAND, COMMAND INFO and COMMAND DOCS: declarations as clients want to read them.
+
+use cairn_resp::Reply;
+use cairn_store::Result;
+
+use crate::command::flags::categories;
+use crate::command::keys::{KeySpec, Place};
+use crate::command::{Args, Command, all, find};
+use crate::session::Session;
+
+pub fn everything(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    Ok(all().map(describe).collect())
+}
+
+pub fn info(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    if args.len() == 2 {
+        return everything(session, args);
+    }
+    let names = args.rest(2).iter();
+    Ok(names
+        .map(|name| find_by_full_name(name).map_or(Reply::Null, describe))
+        .collect())
+}
+
+pub fn docs(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    if args.len() == 2 {
+        return Ok(document_all(all()));
+    }
+    let names = args.rest(2).iter();
+    Ok(document_all(
+        names.filter_map(|name| find_by_full_name(name)),
+    ))
+}
+
+/// A subcommand is asked for with its container's name, a bar, and its own.
+fn find_by_full_name(name: &[u8]) -> Option<&'static Command> {
+    let Some(bar) = name.iter().position(|byte| *byte == b'|') else {
+        return find(name);
+    };
+    let container = find(&name[..bar])?;
+    let shown = container.shown_subcommands().iter();
+    shown.into_iter().find(|subcommand| {
+        subcommand
+            .name
+            .as_bytes()
+            .eq_ignore_ascii_case(&name[bar + 1..])
+    })
+}
+
+fn simple_set(names: impl Iterator<Item = String>) -> Reply<'static> {
+    Reply::Set(names.map(|name| Reply::Status(name.into_bytes())).collect())
+}
+
+fn describe(command: &'static Command) -> Reply<'static> {
+    let flags = command.all_flags();
+    let categories = categories(flags, command.about.group);
+    let range = plain_range(command.keys.0);
+    let specs = command.keys.0.iter();
+    Reply::Array(vec![
+        command.full_name.into(),
+        Reply::Int(i64::from(command.arity)),
+        simple_set(flags.names().map(str::to_string)),
+        Reply::Int(range.first),
+        Reply::Int(range.last),
+        Reply::Int(range.step),
+        simple_set(categories.iter().map(|name| format!("@{name}"))),
+        Reply::Set(command.tips.iter().map(|tip| (*tip).into()).collect()),
+        Reply::Set(specs.map(|spec| describe_spec(command, spec)).collect()),
+        Reply::Set(command.shown_subcommands().iter().map(describe).collect()),
+    ])
+}
+
+/// Where keys stand, for clients that know of one range only.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Range {
+    first: i64,
+    last: i64,
+    step: i64,
+}
+
+/// The ranges taken together as far as they follow each other; none if there is no range at all.
+fn plain_range(specs: &[KeySpec]) -> Range {
+    let mut whole = Range::default();
+    for spec in specs {
+        let Place::Range { first, last, step } = spec.place else {
+            continue;
+        };
+        let range = Range {
+            first: first as i64,
+            last: i64::from(last),
+            step: step as i64,
+        };
+        if whole == Range::default() {
+            whole = range;
+        } else if range.step == 1 && whole.step == 1 {
+            // Counted from the end is later than any position from the start.
+            let is_later = range.last < 0 || (whole.last >= 0 && range.last > whole.last);
+            whole.first = whole.first.min(range.first);
+            whole.last = if is_later { range.last } else { whole.last };
+        }
+    }
+    whole
+}
+
+fn describe_spec(command: &Command, spec: &KeySpec) -> Reply<'static> {
+    let mut flags: Vec<String> = spec
+        .access
+        .names()
+        .into_iter()
+        .map(str::to_string)
+        .collect();
+    if command.access.is_some() {
+        flags.push("variable_flags".into());
+    }
+    let int = |number: usize| Reply::Int(number as i64);
+    let (begins_at, kind, fields) = match spec.place {
+        Place::Range { first, last, step } => {
+            let from_first = if last < 0 {
+                i64::from(last)
+            } else {
+                i64::from(last) - first as i64
+            };
+            let fields = vec![
+                ("lastkey".into(), Reply::Int(from_first)),
+                ("keystep".into(), int(step)),
+                ("limit".into(), int(0)),
+            ];
+            (first, "range", fields)
+        }
+        Place::Counted { count_at } => {
+            let fields = vec![
+                ("keynumidx".into(), int(0)),
+                ("firstkey".into(), int(1)),
+                ("keystep".into(), int(1)),
+            ];
+            (count_at, "keynum", fields)
+        }
+    };
+    let found_by = |kind: &'static str, fields| {
+        Reply::Map(vec![
+            ("type".into(), kind.into()),
+            ("spec".into(), Reply::Map(fields)),
+        ])
+    };
+    Reply::Map(vec![
+        ("flags".into(), simple_set(flags.into_iter())),
+        (
+            "begin_search".into(),
+            found_by("index", vec![("index".into(), int(begins_at))]),
+        ),
+        ("find_keys".into(), found_by(kind, fields)),
+    ])
+}
+
+fn document_all(commands: impl Iterator<Item = &'static Command>) -> Reply<'static> {
+    let documented = commands.map(|command| (command.full_name.into(), document(command)));
+    Reply::Map(documented.collect())
+}
+
+fn document(command: &'static Command) -> Reply<'static> {
+    let about = &command.about;
+    let mut fields = vec![
+        ("summary".into(), about.summary.into()),
+        ("since".into(), about.since.into()),
+        ("group".into(), about.group.into()),
+        ("complexity".into(), about.complexity.into()),
+    ];
+    let subcommands = command.shown_subcommands();
+    if !subcommands.is_empty() {
+        fields.push(("subcommands".into(), document_all(subcommands.iter())));
+    }
+    Reply::Map(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::keys::Access;
+
+    fn range(first: usize, last: i32, step: usize) -> KeySpec {
+        KeySpec {
+            access: Access::READ,
+            place: Place::Range { first, last, step },
+        }
+    }
+
+    #[test]
+    fn ranges_that_follow_each_other_are_one() {
+        let counted = KeySpec {
+            access: Access::READ,
+            place: Place::Counted { count_at: 2 },
+        };
+        let check = |specs: &[KeySpec], first, last, step| {
+            assert_eq!(plain_range(specs), Range { first, last, step });
+        };
+        check(&[], 0, 0, 0);
+        check(&[range(1, 1, 1)], 1, 1, 1);
+        check(&[range(1, -1, 2)], 1, -1, 2);
+        check(&[range(1, 1, 1), range(2, 2, 1)], 1, 2, 1);
+        check(&[range(1, 1, 1), range(2, -1, 1)], 1, -1, 1);
+        check(&[range(1, 1, 1), counted], 1, 1, 1);
+    }
+
+    #[test]
+    fn subcommands_are_found_by_their_full_names() {
+        let name = |text: &[u8]| find_by_full_name(text).map(|command| command.full_name);
+        assert_eq!(name(b"Config|GET"), Some("config|get"));
+        assert_eq!(name(b"get"), Some("get"));
+        assert_eq!(name(b"config|bogus"), None);
+        assert_eq!(name(b"get|x"), None);
+        assert_eq!(name(b"debug|sleep"), None);
+    }
+}

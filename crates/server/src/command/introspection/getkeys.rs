@@ -1,0 +1,72 @@
+//! COMMAND GETKEYS: the keys that a call names. Unlike the latches, which take what they find, this must
+//! refuse a call whose arguments make no sense.
+
+use cairn_resp::{Reply, number};
+use cairn_store::{Error, Result};
+
+use crate::command::keys::{Access, Place};
+use crate::command::{Args, Command, find};
+use crate::session::Session;
+
+pub fn keys(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let named = named_keys(&Args::new(args.rest(2)))?;
+    Ok(named.into_iter().map(|(key, _)| key).collect())
+}
+
+pub fn keys_and_flags(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let named = named_keys(&Args::new(args.rest(2)))?;
+    let pairs = named.into_iter().map(|(key, access)| {
+        let flags = access.names().into_iter().map(Reply::Simple).collect();
+        Reply::Array(vec![key.into(), Reply::Set(flags)])
+    });
+    Ok(Reply::Array(pairs.collect()))
+}
+
+fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
+    let command = callee(call).ok_or(Error::fixed("ERR Invalid command specified"))?;
+    if command.keys.0.is_empty() {
+        return Err(Error::fixed("ERR The command has no key arguments"));
+    }
+    if !command.accepts(call.len()) {
+        return Err(Error::fixed(
+            "ERR Invalid number of arguments specified for command",
+        ));
+    }
+    let mut named = Vec::new();
+    for spec in command.keys.0 {
+        let access = command.access.map_or(spec.access, |access| access(call));
+        let positions = positions(call, spec.place);
+        let positions =
+            positions.ok_or(Error::fixed("ERR Invalid arguments specified for command"))?;
+        named.extend(positions.into_iter().map(|at| (call[at], access)));
+    }
+    Ok(named)
+}
+
+fn callee(call: &Args<'_>) -> Option<&'static Command> {
+    let command = find(call.first()?)?;
+    match call.get(1) {
+        Some(name) if !command.shown_subcommands().is_empty() => command.subcommand(name),
+        _ => Some(command),
+    }
+}
+
+fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
+    match place {
+        Place::Range { first, last, step } => {
+            let last = if last < 0 {
+                call.len().checked_sub(last.unsigned_abs() as usize)?
+            } else {
+                last as usize
+            };
+            (first <= last && last < call.len()).then(|| (first..=last).step_by(step).collect())
+        }
+        Place::Counted { count_at } => {
+            let count = number::parse_i64(call.get(count_at)?)?;
+            let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
+            let first = count_at + 1;
+            let end = first.checked_add(count).filter(|end| *end <= call.len())?;
+            Some((first..end).collect())
+        }
+    }
+}

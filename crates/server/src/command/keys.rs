@@ -1,0 +1,154 @@
+//! Which arguments are keys, and what is done to them.
+
+use cairn_store::Mode;
+
+use super::args::Args;
+
+/// What a command does to a key, by Redis' names: one of the first four, and a purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads the value.
+    ReadOnly(Purpose),
+    /// Changes the value in a way that depends on it.
+    ReadWrite(Purpose),
+    /// Replaces the value whatever it was.
+    Overwrite(Purpose),
+    /// Deletes the key.
+    Remove(Purpose),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Looks at metadata only: EXISTS, TYPE, STRLEN.
+    Nothing,
+    /// Returns or copies the value.
+    Access,
+    Update,
+    Insert,
+    Delete,
+    /// Both returns the value and changes it: GETSET, INCR.
+    AccessUpdate,
+    AccessDelete,
+}
+
+impl Access {
+    pub const READ: Access = Access::ReadOnly(Purpose::Access);
+    /// Type, size, existence.
+    pub const PEEK: Access = Access::ReadOnly(Purpose::Nothing);
+    pub const UPDATE: Access = Access::ReadWrite(Purpose::Update);
+    pub const INSERT: Access = Access::ReadWrite(Purpose::Insert);
+    pub const DELETE: Access = Access::ReadWrite(Purpose::Delete);
+    pub const READ_UPDATE: Access = Access::ReadWrite(Purpose::AccessUpdate);
+    pub const READ_DELETE: Access = Access::ReadWrite(Purpose::AccessDelete);
+    pub const OVERWRITE: Access = Access::Overwrite(Purpose::Update);
+    pub const REMOVE: Access = Access::Remove(Purpose::Delete);
+
+    pub fn mode(self) -> Mode {
+        match self {
+            Access::ReadOnly(_) => Mode::Shared,
+            _ => Mode::Exclusive,
+        }
+    }
+
+    /// As COMMAND INFO prints it.
+    pub fn names(self) -> Vec<&'static str> {
+        let (kind, purpose) = match self {
+            Access::ReadOnly(purpose) => ("RO", purpose),
+            Access::ReadWrite(purpose) => ("RW", purpose),
+            Access::Overwrite(purpose) => ("OW", purpose),
+            Access::Remove(purpose) => ("RM", purpose),
+        };
+        let mut names = vec![kind];
+        names.extend_from_slice(match purpose {
+            Purpose::Nothing => &[],
+            Purpose::Access => &["access"],
+            Purpose::Update => &["update"],
+            Purpose::Insert => &["insert"],
+            Purpose::Delete => &["delete"],
+            Purpose::AccessUpdate => &["access", "update"],
+            Purpose::AccessDelete => &["access", "delete"],
+        });
+        names
+    }
+}
+
+/// Where keys stand among the arguments. Position 0 is the command's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// From `first` to `last` (negative: counted from the end), every `step`.
+    Range {
+        first: usize,
+        last: i32,
+        step: usize,
+    },
+    /// Argument `count_at` says how many keys follow it.
+    Counted { count_at: usize },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeySpec {
+    pub access: Access,
+    pub place: Place,
+}
+
+impl KeySpec {
+    pub const fn at(position: usize, access: Access) -> KeySpec {
+        KeySpec {
+            access,
+            place: Place::Range {
+                first: position,
+                last: position as i32,
+                step: 1,
+            },
+        }
+    }
+}
+
+/// The key specifications of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keys(pub &'static [KeySpec]);
+
+impl Keys {
+    pub const NONE: Keys = Keys(&[]);
+
+    /// Calls `visit` for every key among the arguments. Arguments that make no sense name no keys: the
+    /// handler will refuse them before it touches any.
+    pub fn visit<'a>(&self, args: &Args<'a>, mut visit: impl FnMut(&'a [u8], Access)) {
+        for spec in self.0 {
+            match spec.place {
+                Place::Range { first, last, step } => {
+                    let last = if last < 0 {
+                        args.len() as i64 + i64::from(last)
+                    } else {
+                        i64::from(last)
+                    };
+                    let mut position = first;
+                    while (position as i64) <= last && position < args.len() {
+                        visit(args[position], spec.access);
+                        position += step;
+                    }
+                }
+                Place::Counted { count_at } => {
+                    let count = args.get(count_at).and_then(|text| count_of(text));
+                    let first = count_at + 1;
+                    for position in first..first.saturating_add(count.unwrap_or(0)).min(args.len())
+                    {
+                        visit(args[position], spec.access);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will
+/// refuse the command.
+fn count_of(text: &[u8]) -> Option<usize> {
+    let text = text.trim_ascii_start();
+    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    let end = digits
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(digits.len());
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}

@@ -1,0 +1,337 @@
+//! Commands on lists.
+
+mod find;
+mod pop;
+
+use std::ops::Range;
+
+use cairn_resp::{Reply, Writer};
+use cairn_store::{End, Error, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn};
+
+use find::lpos;
+use pop::{lmove, lmpop, lpop, rpop, rpoplpush};
+
+use super::args::{int, is};
+use super::flags::Flag::{DenyOom, Fast, MovableKeys};
+use super::keys::{self, Access, KeySpec, Keys};
+use super::rows;
+use super::{Args, Command, Handler, command};
+
+const READS_KEY: Keys = Keys(&[KeySpec::at(1, Access::READ)]);
+const PEEKS_AT_KEY: Keys = Keys(&[KeySpec::at(1, Access::PEEK)]);
+const UPDATES_KEY: Keys = Keys(&[KeySpec::at(1, Access::UPDATE)]);
+const INSERTS_INTO_KEY: Keys = Keys(&[KeySpec::at(1, Access::INSERT)]);
+const DELETES_FROM_KEY: Keys = Keys(&[KeySpec::at(1, Access::DELETE)]);
+const POPS_KEY: Keys = Keys(&[KeySpec::at(1, Access::READ_DELETE)]);
+const POPS_SEVERAL_KEYS: Keys = Keys(&[KeySpec {
+    access: Access::READ_DELETE,
+    place: keys::Place::Counted { count_at: 1 },
+}]);
+const MOVES_BETWEEN_KEYS: Keys = Keys(&[
+    KeySpec::at(1, Access::READ_DELETE),
+    KeySpec::at(2, Access::INSERT),
+]);
+
+pub const COMMANDS: &[Command] = &[
+    command("lpush", -3, Handler::Write(lpush))
+        .keys(INSERTS_INTO_KEY)
+        .flags(&[DenyOom, Fast])
+        .about(
+            "list",
+            "1.0.0",
+            "O(1) for each element",
+            "Puts elements in front, one after the other.",
+        ),
+    command("rpush", -3, Handler::Write(rpush))
+        .keys(INSERTS_INTO_KEY)
+        .flags(&[DenyOom, Fast])
+        .about(
+            "list",
+            "1.0.0",
+            "O(1) for each element",
+            "Puts elements at the end.",
+        ),
+    command("lpushx", -3, Handler::Write(lpushx))
+        .keys(INSERTS_INTO_KEY)
+        .flags(&[DenyOom, Fast])
+        .about(
+            "list",
+            "2.2.0",
+            "O(1) for each element",
+            "Puts elements in front of a list that exists.",
+        ),
+    command("rpushx", -3, Handler::Write(rpushx))
+        .keys(INSERTS_INTO_KEY)
+        .flags(&[DenyOom, Fast])
+        .about(
+            "list",
+            "2.2.0",
+            "O(1) for each element",
+            "Puts elements at the end of a list that exists.",
+        ),
+    command("lpop", -2, Handler::Write(lpop))
+        .keys(POPS_KEY)
+        .flags(&[Fast])
+        .about(
+            "list",
+            "1.0.0",
+            "O(N) for N elements returned",
+            "Takes elements from the front.",
+        ),
+    command("rpop", -2, Handler::Write(rpop))
+        .keys(POPS_KEY)
+        .flags(&[Fast])
+        .about(
+            "list",
+            "1.0.0",
+            "O(N) for N elements returned",
+            "Takes elements from the end.",
+        ),
+    command("lmpop", -4, Handler::Write(lmpop))
+        .keys(POPS_SEVERAL_KEYS)
+        .flags(&[MovableKeys])
+        .about(
+            "list",
+            "7.0.0",
+            "O(N + M) for N keys and M elements",
+            "Takes elements from the first list that has any.",
+        ),
+    command("lmove", 5, Handler::Write(lmove))
+        .keys(MOVES_BETWEEN_KEYS)
+        .flags(&[DenyOom])
+        .about(
+            "list",
+            "6.2.0",
+            "O(1)",
+            "Takes an element from one list and puts it in another.",
+        ),
+    command("rpoplpush", 3, Handler::Write(rpoplpush))
+        .keys(MOVES_BETWEEN_KEYS)
+        .flags(&[DenyOom])
+        .about(
+            "list",
+            "1.2.0",
+            "O(1)",
+            "Moves the last element of one list to the front of another.",
+        ),
+    command("llen", 2, Handler::Point(llen))
+        .keys(PEEKS_AT_KEY)
+        .flags(&[Fast])
+        .about("list", "1.0.0", "O(1)", "Returns the number of elements."),
+    command("lindex", 3, Handler::Read(lindex))
+        .keys(READS_KEY)
+        .about(
+            "list",
+            "1.0.0",
+            "O(1)",
+            "Returns the element at a position.",
+        ),
+    command("lrange", 4, Handler::Read(lrange))
+        .keys(READS_KEY)
+        .about(
+            "list",
+            "1.0.0",
+            "O(N) for N elements returned",
+            "Returns the elements between two positions.",
+        ),
+    command("lpos", -3, Handler::Read(lpos))
+        .keys(READS_KEY)
+        .about(
+            "list",
+            "6.0.6",
+            "O(N) for N elements compared",
+            "Returns the positions of an element.",
+        ),
+    command("lset", 4, Handler::Write(lset))
+        .keys(UPDATES_KEY)
+        .flags(&[DenyOom])
+        .about(
+            "list",
+            "1.0.0",
+            "O(1)",
+            "Replaces the element at a position.",
+        ),
+    command("ltrim", 4, Handler::Write(ltrim))
+        .keys(DELETES_FROM_KEY)
+        .about(
+            "list",
+            "1.0.0",
+            "O(1)",
+            "Drops everything but the elements between two positions.",
+        ),
+    command("linsert", 5, Handler::Write(linsert))
+        .keys(INSERTS_INTO_KEY)
+        .flags(&[DenyOom])
+        .about(
+            "list",
+            "2.2.0",
+            "O(N) for N elements in the list",
+            "Puts an element before or after another.",
+        ),
+    command("lrem", 4, Handler::Write(lrem))
+        .keys(DELETES_FROM_KEY)
+        .about(
+            "list",
+            "1.0.0",
+            "O(N) for N elements in the list",
+            "Removes elements by their value.",
+        ),
+];
+
+fn lpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let list = List::open(txn, args[1])?;
+    push(txn, list, End::Left, args.rest(2))
+}
+
+fn rpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let list = List::open(txn, args[1])?;
+    push(txn, list, End::Right, args.rest(2))
+}
+
+fn lpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    push_if_exists(txn, args, End::Left)
+}
+
+fn rpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    push_if_exists(txn, args, End::Right)
+}
+
+fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply<'static>> {
+    let list = List::open(txn, args[1])?;
+    if !list.exists() {
+        return Ok(Reply::Int(0));
+    }
+    push(txn, list, end, args.rest(2))
+}
+
+fn push(
+    txn: &mut WriteTxn,
+    mut list: List,
+    end: End,
+    elements: &[&[u8]],
+) -> Result<Reply<'static>> {
+    for element in elements {
+        txn.step()?;
+        list.push(txn, end, element);
+    }
+    let length = list.len();
+    list.save(txn);
+    Ok(length.into())
+}
+
+fn llen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    match point.find(args[1])?.map(|found| found.shape) {
+        None => Ok(Reply::Int(0)),
+        Some(Shape::List { size, .. }) => Ok(size.into()),
+        Some(_) => Err(Error::WRONG_TYPE),
+    }
+}
+
+fn lindex<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let list = List::open(txn, args[1])?;
+    if !list.exists() {
+        return Ok(Reply::Null);
+    }
+    match position(args.int(2)?, list.len()) {
+        Some(position) => Ok(Reply::from(&*list.get(txn, position)?)),
+        None => Ok(Reply::Null),
+    }
+}
+
+fn lrange<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let (first, last) = (args.int(2)?, args.int(3)?);
+    let list = List::open(txn, args[1])?;
+    let positions = positions(first, last, list.len());
+    if positions.is_empty() {
+        return Ok(Reply::Array(Vec::new()));
+    }
+    let count = positions.end - positions.start;
+    let rows = list.rows(txn, positions, End::Left.direction());
+    Ok(elements(count, rows))
+}
+
+fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let list = List::open(txn, args[1])?;
+    if !list.exists() {
+        return Err(Error::NO_SUCH_KEY);
+    }
+    let position = position(args.int(2)?, list.len()).ok_or(Error::OUT_OF_RANGE)?;
+    list.set(txn, position, args[3]);
+    Ok(Reply::Ok)
+}
+
+fn ltrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let (first, last) = (args.int(2)?, args.int(3)?);
+    let mut list = List::open(txn, args[1])?;
+    list.trim(positions(first, last, list.len()));
+    list.save(txn);
+    Ok(Reply::Ok)
+}
+
+fn linsert(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let place = if is(args[2], "before") {
+        Place::Before
+    } else if is(args[2], "after") {
+        Place::After
+    } else {
+        return Err(Error::SYNTAX);
+    };
+    let mut list = List::open(txn, args[1])?;
+    if !list.exists() {
+        return Ok(Reply::Int(0));
+    }
+    if !list.insert(txn, args[3], place, args[4])? {
+        return Ok(Reply::Int(-1));
+    }
+    let length = list.len();
+    list.save(txn);
+    Ok(length.into())
+}
+
+fn lrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let count = args.int(2)?;
+    let from = if count < 0 { End::Right } else { End::Left };
+    let limit = match count.unsigned_abs() {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let mut list = List::open(txn, args[1])?;
+    let removed = list.remove(txn, args[3], from, limit)?;
+    list.save(txn);
+    Ok(removed.into())
+}
+
+/// A number that must be at least `least`; anything else gets the same complaint.
+fn count_from(text: &[u8], least: u64, complaint: &'static str) -> Result<u64> {
+    let count = int(text).ok().and_then(|count| u64::try_from(count).ok());
+    count
+        .filter(|count| *count >= least)
+        .ok_or(Error::fixed(complaint))
+}
+
+/// The position that an argument means, negative ones being counted from the end; none if that lies
+/// before the front.
+fn from_front(index: i64, length: u64) -> Option<u64> {
+    if index < 0 {
+        length.checked_sub(index.unsigned_abs())
+    } else {
+        Some(index.unsigned_abs())
+    }
+}
+
+/// The same, if there is an element.
+fn position(index: i64, length: u64) -> Option<u64> {
+    from_front(index, length).filter(|position| *position < length)
+}
+
+/// The positions from `first` to `last`, cut to those that exist.
+fn positions(first: i64, last: i64, length: u64) -> Range<u64> {
+    let start = from_front(first, length).unwrap_or(0);
+    let end = from_front(last, length).map_or(0, |last| (last + 1).min(length));
+    if start < end { start..end } else { 0..0 }
+}
+
+fn elements<'t>(count: u64, rows: Rows<'t>) -> Reply<'t> {
+    let item = |_: &[u8], element: &[u8], out: &mut Writer<'_>| out.bulk(element);
+    rows::reply(rows::Shape::Array, count, rows, item)
+}

@@ -1,0 +1,166 @@
+//! Taking elements from the ends of lists: LPOP, RPOP, LMPOP, and LMOVE and RPOPLPUSH, which put what
+//! they take elsewhere.
+
+use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_store::{End, Error, List, Result, WriteTxn};
+
+use super::{count_from, elements};
+use crate::command::args::is;
+use crate::command::{Args, wrong_arity};
+
+pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    pop(txn, args, "lpop", End::Left)
+}
+
+pub(super) fn rpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    pop(txn, args, "rpop", End::Right)
+}
+
+fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply<'static>> {
+    if args.len() > 3 {
+        return Err(wrong_arity(name));
+    }
+    let complaint = "ERR value is out of range, must be positive";
+    let count = args.get(2).map(|text| count_from(text, 0, complaint));
+    let count = count.transpose()?;
+    let mut list = List::open(txn, args[1])?;
+    match count {
+        Some(_) if !list.exists() => Ok(Reply::NullArray),
+        Some(count) => pop_several(txn, list, end, count),
+        None => {
+            let element = list.pop(txn, end)?;
+            list.save(txn);
+            Ok(element.into())
+        }
+    }
+}
+
+pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let keys = count_from(args[1], 1, "ERR numkeys should be greater than 0")?;
+    let end_at = usize::try_from(keys).map_or(usize::MAX, |keys| keys.saturating_add(2));
+    let end = end_named(args.get(end_at).ok_or(Error::SYNTAX)?)?;
+    let mut options = args.options(end_at + 1);
+    let mut count = None;
+    while !options.is_empty() {
+        if count.is_some() || !options.take("count") {
+            return Err(Error::SYNTAX);
+        }
+        let text = options.value()?;
+        count = Some(count_from(text, 1, "ERR count should be greater than 0")?);
+    }
+    for name in &args[2..end_at] {
+        let list = List::open(txn, name)?;
+        if list.exists() {
+            let elements = pop_several(txn, list, end, count.unwrap_or(1))?;
+            return Ok(with_key(name, elements));
+        }
+    }
+    Ok(Reply::NullArray)
+}
+
+fn pop_several(txn: &mut WriteTxn, mut list: List, end: End, count: u64) -> Result<Reply<'static>> {
+    let reply = popped(txn, &list, end, count)?;
+    list.drop_outermost(end, count);
+    list.save(txn);
+    Ok(reply)
+}
+
+/// The elements nearest to an end. A pop leaves their rows where they are, so even those of a long list
+/// can be streamed.
+fn popped(txn: &WriteTxn, list: &List, end: End, count: u64) -> Result<Reply<'static>> {
+    let positions = list.outermost(end, count);
+    let count = positions.end - positions.start;
+    let walk = || list.rows(txn, positions.clone(), end.direction());
+    if let Some(rows) = walk().into_stored() {
+        return Ok(elements(count, rows));
+    }
+    // Rows that this transaction has changed live no longer than it does.
+    let mut rows = walk();
+    let mut copies = Vec::new();
+    while let Some((_, element)) = rows.next()? {
+        txn.step()?;
+        copies.push(Reply::from(element));
+    }
+    Ok(Reply::Array(copies))
+}
+
+fn with_key(name: &[u8], elements: Reply<'static>) -> Reply<'static> {
+    match elements {
+        Reply::Stream(elements) => Reply::Stream(Box::new(WithKey {
+            name: Some(name.into()),
+            elements,
+        })),
+        elements => Reply::Array(vec![name.into(), elements]),
+    }
+}
+
+/// A pair of a key and a streamed reply about it.
+struct WithKey {
+    name: Option<Box<[u8]>>,
+    elements: Box<dyn ReplyStream>,
+}
+
+impl ReplyStream for WithKey {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
+        if let Some(name) = self.name.take() {
+            out.array(2);
+            out.bulk(name);
+        }
+        self.elements.write(out, limit)
+    }
+
+    fn detach<'s>(self: Box<Self>) -> Detached<'s>
+    where
+        Self: 's,
+    {
+        Ok(self)
+    }
+}
+
+pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let (from, to) = (end_named(args[3])?, end_named(args[4])?);
+    move_element(txn, (args[1], from), (args[2], to))
+}
+
+pub(super) fn rpoplpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    move_element(txn, (args[1], End::Right), (args[2], End::Left))
+}
+
+fn move_element(
+    txn: &mut WriteTxn,
+    (source_name, from): (&[u8], End),
+    (target_name, to): (&[u8], End),
+) -> Result<Reply<'static>> {
+    let mut source = List::open(txn, source_name)?;
+    if !source.exists() {
+        return Ok(Reply::Null);
+    }
+    // A list that turns on itself is one list, and stays one even if it has a single element.
+    let target = if source_name == target_name {
+        None
+    } else {
+        Some(List::open(txn, target_name)?)
+    };
+    let Some(element) = source.pop(txn, from)? else {
+        return Ok(Reply::Null);
+    };
+    match target {
+        None => source.push(txn, to, &element),
+        Some(mut target) => {
+            target.push(txn, to, &element);
+            target.save(txn);
+        }
+    }
+    source.save(txn);
+    Ok(element.into())
+}
+
+fn end_named(text: &[u8]) -> Result<End> {
+    if is(text, "left") {
+        Ok(End::Left)
+    } else if is(text, "right") {
+        Ok(End::Right)
+    } else {
+        Err(Error::SYNTAX)
+    }
+}

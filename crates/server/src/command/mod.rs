@@ -1,0 +1,415 @@
+//! The command table.
+//!
+//! Each command is declared once, at the top of the file that implements it. Everything else derives
+//! from the declaration: dispatch, arity checks, latches, the read-only and full-disk guards, COMMAND
+//! and its subcommands. Whether a command reads or writes follows from its handler's signature.
+
+mod args;
+mod client;
+mod config;
+mod connection;
+mod debug;
+mod expire;
+mod flags;
+mod hash;
+mod introspection;
+mod key;
+mod keys;
+mod list;
+mod rows;
+mod scan;
+mod server;
+mod set;
+mod string;
+mod zset;
+
+use std::sync::LazyLock;
+
+use cairn_resp::Reply;
+use cairn_store::{Error, Point, ReadTxn, Result, WriteTxn};
+use rustc_hash::FxHashMap;
+
+pub use args::Args;
+pub use flags::{Flag, Flags};
+pub use keys::{Access, Keys};
+
+use crate::server::Server;
+use crate::session::Session;
+
+/// What runs when the command is called. The signature says what the command can do, and so how it is
+/// isolated from others.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Reads one row, or a row and its metadata: needs no latch.
+    Point(for<'t> fn(Point<'t>, &Args) -> Result<Reply<'t>>),
+    /// Reads several rows, under shared latches.
+    Read(for<'t> fn(&'t ReadTxn, &Args) -> Result<Reply<'t>>),
+    /// Changes rows, under exclusive latches.
+    Write(fn(&mut WriteTxn, &Args) -> Result<Reply<'static>>),
+    /// Changes what every key depends on: runs alone.
+    Exclusive(fn(&mut WriteTxn, &Args) -> Result<Reply<'static>>),
+    /// Concerns the connection only.
+    Session(fn(&mut Session, &Args) -> Result<Reply<'static>>),
+    /// Concerns the server, and may take long.
+    Admin(fn(&Server, &Args) -> Result<Reply<'static>>),
+    /// Has subcommands, and does nothing itself.
+    Container,
+}
+
+#[derive(Clone, Copy)]
+pub struct Command {
+    /// In lower case; a subcommand's is its own word only.
+    pub name: &'static str,
+    /// As statistics and CLIENT LIST show it: a subcommand's name follows its container's and a bar.
+    pub full_name: &'static str,
+    /// Its place in statistics.
+    number: usize,
+    /// Number of arguments, the name included; at least that many if negative.
+    pub arity: i32,
+    pub handler: Handler,
+    flags: Flags,
+    pub keys: Keys,
+    /// What a call does to its keys, where that depends on the arguments.
+    pub access: Option<fn(&Args) -> Access>,
+    /// The arguments after the name, for HELP.
+    pub usage: &'static str,
+    /// What cluster-aware clients want to know.
+    pub tips: &'static [&'static str],
+    pub subcommands: &'static [Command],
+    /// Whether COMMAND and the statistics show the subcommands as commands of their own.
+    shows_subcommands: bool,
+    pub about: About,
+}
+
+/// What COMMAND DOCS tells.
+#[derive(Clone, Copy)]
+pub struct About {
+    pub summary: &'static str,
+    pub since: &'static str,
+    pub group: &'static str,
+    pub complexity: &'static str,
+}
+
+/// Declares a command; the rest follows by the methods below.
+const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
+    Command {
+        name,
+        full_name: name,
+        number: 0,
+        arity,
+        handler,
+        flags: Flags::NONE,
+        keys: Keys::NONE,
+        access: None,
+        usage: "",
+        tips: &[],
+        subcommands: &[],
+        shows_subcommands: true,
+        about: About {
+            summary: "",
+            since: "1.0.0",
+            group: "generic",
+            complexity: "",
+        },
+    }
+}
+
+impl Command {
+    const fn keys(mut self, keys: Keys) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    const fn flags(mut self, flags: &[Flag]) -> Self {
+        self.flags = self.flags.with(flags);
+        self
+    }
+
+    const fn subcommands(mut self, subcommands: &'static [Command]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+
+    /// The same for subcommands that Redis does not list either.
+    const fn hidden_subcommands(mut self, subcommands: &'static [Command]) -> Self {
+        self.subcommands = subcommands;
+        self.shows_subcommands = false;
+        self
+    }
+
+    const fn access(mut self, access: fn(&Args) -> Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    const fn usage(mut self, usage: &'static str) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    const fn tips(mut self, tips: &'static [&'static str]) -> Self {
+        self.tips = tips;
+        self
+    }
+
+    const fn about(
+        mut self,
+        group: &'static str,
+        since: &'static str,
+        complexity: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        self.about = About {
+            summary,
+            since,
+            group,
+            complexity,
+        };
+        self
+    }
+
+    /// What was declared, and what the handler implies.
+    pub fn all_flags(&self) -> Flags {
+        match self.handler {
+            Handler::Point(_) | Handler::Read(_) => self.flags.with(&[Flag::ReadOnly]),
+            Handler::Write(_) | Handler::Exclusive(_) => self.flags.with(&[Flag::Write]),
+            Handler::Session(_) | Handler::Admin(_) | Handler::Container => self.flags,
+        }
+    }
+
+    pub fn has(&self, flag: Flag) -> bool {
+        self.all_flags().has(flag)
+    }
+
+    /// Its place in statistics, below [`count`].
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The subcommands that are shown as commands of their own.
+    pub fn shown_subcommands(&self) -> &'static [Command] {
+        if self.shows_subcommands {
+            self.subcommands
+        } else {
+            &[]
+        }
+    }
+
+    pub fn is_write(&self) -> bool {
+        matches!(self.handler, Handler::Write(_) | Handler::Exclusive(_))
+    }
+
+    pub fn accepts(&self, arguments: usize) -> bool {
+        if self.arity >= 0 {
+            arguments == self.arity as usize
+        } else {
+            arguments >= self.arity.unsigned_abs() as usize
+        }
+    }
+}
+
+/// What the files of this module declare.
+fn declared() -> impl Iterator<Item = &'static Command> {
+    [
+        string::COMMANDS,
+        hash::COMMANDS,
+        list::COMMANDS,
+        set::COMMANDS,
+        zset::COMMANDS,
+        key::COMMANDS,
+        scan::COMMANDS,
+        connection::COMMANDS,
+        client::COMMANDS,
+        server::COMMANDS,
+        config::COMMANDS,
+        introspection::COMMANDS,
+        debug::COMMANDS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The declarations, each with its number and its subcommands with theirs.
+static TABLE: LazyLock<Vec<Command>> = LazyLock::new(|| {
+    let mut next = 0;
+    declared()
+        .map(|command| numbered(command, None, &mut next))
+        .collect()
+});
+
+/// The table lives as long as the process, so what is leaked here is part of it.
+fn numbered(command: &Command, container: Option<&Command>, next: &mut usize) -> Command {
+    let mut command = *command;
+    match container {
+        Some(container) if !container.shows_subcommands => {
+            command.full_name = container.name;
+            command.number = container.number;
+            return command;
+        }
+        Some(container) => {
+            command.full_name = format!("{}|{}", container.name, command.name).leak();
+        }
+        None => {}
+    }
+    command.number = *next;
+    *next += 1;
+    let subcommands = command.subcommands.iter();
+    let subcommands: Vec<Command> = subcommands
+        .map(|subcommand| numbered(subcommand, Some(&command), next))
+        .collect();
+    command.subcommands = subcommands.leak();
+    command
+}
+
+/// Every command, in the order of declaration.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    TABLE.iter()
+}
+
+/// Every command and every subcommand that is shown, by number.
+static BY_NUMBER: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
+    all()
+        .flat_map(|command| std::iter::once(command).chain(command.shown_subcommands()))
+        .collect()
+});
+
+/// How many commands there are, subcommands included.
+pub fn count() -> usize {
+    BY_NUMBER.len()
+}
+
+pub fn by_number(number: usize) -> Option<&'static Command> {
+    BY_NUMBER.get(number).copied()
+}
+
+/// The longest name there is room for when it is folded to lower case.
+const LONGEST_NAME: usize = 32;
+
+static BY_NAME: LazyLock<FxHashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
+    all()
+        .map(|command| (command.name.as_bytes(), command))
+        .collect()
+});
+
+/// Finds a command by its name in any case; allocates nothing.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut folded = [0; LONGEST_NAME];
+    let folded = folded.get_mut(..name.len())?;
+    folded.copy_from_slice(name);
+    folded.make_ascii_lowercase();
+    BY_NAME.get(&*folded).copied()
+}
+
+impl Command {
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+        self.subcommands
+            .iter()
+            .find(|subcommand| name.eq_ignore_ascii_case(subcommand.name.as_bytes()))
+    }
+}
+
+/// What a call with the wrong number of arguments is told.
+pub fn wrong_arity(name: &str) -> Error {
+    Error::reply(format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ))
+}
+
+/// The command, or subcommand, that the arguments call, if they are as many as it takes.
+pub fn resolve(args: &Args<'_>) -> Result<&'static Command> {
+    let command = find(args[0]).ok_or_else(|| unknown(args))?;
+    if command.subcommands.is_empty() || args.len() < 2 {
+        if command.accepts(args.len()) {
+            return Ok(command);
+        }
+        return Err(wrong_arity(command.name));
+    }
+    let subcommand = command
+        .subcommand(args[1])
+        .ok_or_else(|| unknown_subcommand(command, args[1]))?;
+    if subcommand.accepts(args.len()) {
+        return Ok(subcommand);
+    }
+    if command.shows_subcommands {
+        return Err(wrong_arity(subcommand.full_name));
+    }
+    Err(unknown_subcommand(command, args[1]))
+}
+
+/// The command, or subcommand, that the arguments name, however many they are.
+pub fn named(args: &Args<'_>) -> Option<&'static Command> {
+    let command = find(args.first()?)?;
+    let subcommand = args.get(1).and_then(|name| command.subcommand(name));
+    Some(subcommand.unwrap_or(command))
+}
+
+/// What a web browser sends that was tricked into talking to us: the rest of its request must not be
+/// taken for commands.
+pub fn is_web_request(args: &Args<'_>) -> bool {
+    args::is(args[0], "host:") || args::is(args[0], "post")
+}
+
+/// HELP of a container: its subcommands as they were declared.
+fn help(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let container = find(args[0]).ok_or_else(|| unknown(args))?;
+    let name = container.name.to_ascii_uppercase();
+    let mut lines = vec![format!(
+        "{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    )];
+    for subcommand in container.subcommands {
+        let name = subcommand.name.to_ascii_uppercase();
+        lines.push(
+            format!("{name} {}", subcommand.usage)
+                .trim_end()
+                .to_string(),
+        );
+        lines.push(format!("    {}", subcommand.about.summary));
+    }
+    let lines = lines
+        .into_iter()
+        .map(|line| Reply::Status(line.into_bytes()));
+    Ok(Reply::Array(lines.collect()))
+}
+
+fn unknown_subcommand(command: &Command, name: &[u8]) -> Error {
+    let or_arguments = if command.shows_subcommands {
+        ""
+    } else {
+        " or wrong number of arguments for"
+    };
+    let mut text = format!("ERR unknown subcommand{or_arguments} '").into_bytes();
+    text.extend_from_slice(quotable(name, 128));
+    let container = command.name.to_ascii_uppercase();
+    text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
+    Error::reply(text)
+}
+
+fn unknown(args: &Args<'_>) -> Error {
+    let mut beginning = Vec::new();
+    for word in args.rest(1) {
+        if beginning.len() >= 128 {
+            break;
+        }
+        let word = quotable(word, 128 - beginning.len());
+        beginning.extend_from_slice(&[b"'", word, b"' "].concat());
+    }
+    let name = quotable(args[0], 128);
+    let text: [&[u8]; 4] = [
+        b"ERR unknown command '",
+        name,
+        b"', with args beginning with: ",
+        &beginning,
+    ];
+    Error::reply(text.concat())
+}
+
+/// The same as text, for words that are names.
+fn printable(word: &[u8], most: usize) -> String {
+    String::from_utf8_lossy(quotable(word, most)).into_owned()
+}
+
+/// As much of a word as an error message quotes: a zero byte ends it.
+fn quotable(word: &[u8], most: usize) -> &[u8] {
+    let end = word.iter().position(|byte| *byte == 0);
+    &word[..end.unwrap_or(word.len()).min(most)]
+}

@@ -1,0 +1,99 @@
+//! Replies made of rows, written straight from the iterator into the output.
+
+use cairn_resp::{Detached, Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
+use cairn_store::Rows;
+
+/// What the reply is made of, for its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    Array,
+    Set,
+    /// The count is one of pairs, and each row writes two values.
+    Map,
+    /// Each row writes two values, for RESP3 as an array of two: members with scores.
+    Pairs,
+}
+
+impl Shape {
+    pub fn write(self, out: &mut Writer<'_>, count: u64) {
+        let count = count as usize;
+        match self {
+            Shape::Array => out.array(count),
+            Shape::Set => out.set(count),
+            Shape::Map => out.map(count),
+            Shape::Pairs if out.protocol() == Protocol::Resp2 => out.array(2 * count),
+            Shape::Pairs => out.array(count),
+        }
+    }
+}
+
+/// A reply of exactly `count` rows, each written by `item` from its key and value. `rows` stands before
+/// the first of them.
+pub fn reply<'t, F>(shape: Shape, count: u64, rows: Rows<'t>, item: F) -> Reply<'t>
+where
+    F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
+{
+    Reply::Stream(Box::new(RowReply {
+        header: Some(shape),
+        left: count,
+        rows,
+        item,
+    }))
+}
+
+struct RowReply<'t, F> {
+    header: Option<Shape>,
+    left: u64,
+    rows: Rows<'t>,
+    item: F,
+}
+
+impl<F> ReplyStream for RowReply<'_, F>
+where
+    F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
+{
+    fn write(
+        &mut self,
+        out: &mut Writer<'_>,
+        limit: usize,
+    ) -> std::result::Result<Progress, StreamError> {
+        if let Some(shape) = self.header.take() {
+            shape.write(out, self.left);
+        }
+        while self.left > 0 {
+            if out.len() >= limit {
+                return Ok(Progress::More);
+            }
+            match self.rows.next().map_err(StreamError::new)? {
+                Some((key, value)) => (self.item)(key, value, out),
+                None => return Err(StreamError::new("rows are missing")),
+            }
+            self.left -= 1;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn detach<'s>(self: Box<Self>) -> Detached<'s>
+    where
+        Self: 's,
+    {
+        if self.rows.has_pending() {
+            return Err(self);
+        }
+        let RowReply {
+            header,
+            left,
+            rows,
+            item,
+        } = *self;
+        match rows.into_stored() {
+            Some(rows) => Ok(Box::new(RowReply {
+                header,
+                left,
+                rows,
+                item,
+            })),
+            None => unreachable!("a walk without pending changes is free of its transaction"),
+        }
+    }
+}

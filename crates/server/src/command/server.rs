@@ -1,0 +1,198 @@
+//! Commands on the server as a whole.
+
+mod lolwut;
+
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cairn_resp::Reply;
+use cairn_store::{Error, Result, WriteTxn};
+
+use super::args::{Args, is};
+use super::flags::Flag::{
+    Admin, Administrative, AllowBusy, Dangerous, Fast, Loading, NoAsyncLoading, NoMulti, NoScript,
+    ReadOnly, Scripting, Stale,
+};
+use super::{Command, Handler, command, help};
+use crate::info;
+use crate::server::Server;
+use crate::session::{Replies, Session};
+
+const GROUP: &str = "server";
+
+pub const COMMANDS: &[Command] = &[
+    command("info", -1, Handler::Admin(info))
+        .flags(&[Loading, Stale, Dangerous])
+        .tips(&[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Returns figures about the server, by section.",
+        ),
+    command("time", 1, Handler::Session(time))
+        .flags(&[Loading, Stale, Fast])
+        .tips(&["nondeterministic_output"])
+        .about(GROUP, "2.6.0", "O(1)", "Returns the time of the server."),
+    command("shutdown", -1, Handler::Session(shutdown))
+        .flags(&[Admin, NoScript, Loading, Stale, NoMulti, AllowBusy])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for recent changes",
+            "Writes everything out, and stops.",
+        ),
+    command("lolwut", -1, Handler::Session(lolwut))
+        .flags(&[ReadOnly, Fast])
+        .about(GROUP, "5.0.0", "O(1)", "Draws a pile of stones."),
+    command("lastsave", 1, Handler::Session(lastsave))
+        .flags(&[Loading, Stale, Fast, Administrative])
+        .tips(&["nondeterministic_output"])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Returns when everything was last written out.",
+        ),
+    command("save", 1, Handler::Admin(save))
+        .flags(&[Admin, NoScript, NoAsyncLoading, NoMulti])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for recent changes",
+            "Writes everything out.",
+        ),
+    command("bgsave", -1, Handler::Admin(bgsave))
+        .flags(&[Admin, NoScript, NoAsyncLoading])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for recent changes",
+            "Writes everything out.",
+        ),
+    command("role", 1, Handler::Session(role))
+        .flags(&[NoScript, Loading, Stale, Fast, Administrative])
+        .about(
+            GROUP,
+            "2.8.12",
+            "O(1)",
+            "Returns the part that the server has in replication.",
+        ),
+    command("function", -2, Handler::Container)
+        .subcommands(&[
+            command("flush", -2, Handler::Write(function_flush))
+                .flags(&[NoScript, Scripting])
+                .usage("[ASYNC|SYNC]")
+                .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+                .about(
+                    "scripting",
+                    "7.0.0",
+                    "O(N) for N functions",
+                    "Deletes all functions.",
+                ),
+            command("help", 2, Handler::Session(help))
+                .flags(&[Loading, Stale, Scripting])
+                .about("scripting", "7.0.0", "O(1)", "Prints this help."),
+        ])
+        .about(
+            "scripting",
+            "7.0.0",
+            "Depends on the subcommand",
+            "Manages functions.",
+        ),
+];
+
+fn info(server: &Server, args: &Args) -> Result<Reply<'static>> {
+    let text = info::report(server, args.rest(1))?;
+    Ok(Reply::Verbatim("txt", text.into_bytes()))
+}
+
+fn time(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let parts = [now.as_secs().to_string(), now.subsec_micros().to_string()];
+    Ok(parts.into_iter().map(String::into_bytes).collect())
+}
+
+/// Everything is written out however the server stops, so the options make no difference; and stopping
+/// waits for nobody, so there is never a shutdown to abort.
+fn shutdown(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    let (mut saves, mut saves_not, mut aborts) = (false, false, false);
+    for option in args.rest(1) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"save" => saves = true,
+            b"nosave" => saves_not = true,
+            b"abort" => aborts = true,
+            b"now" | b"force" => {}
+            _ => return Err(Error::SYNTAX),
+        }
+    }
+    if saves && saves_not || aborts && args.len() > 2 {
+        return Err(Error::SYNTAX);
+    }
+    if aborts {
+        return Err(Error::fixed("ERR No shutdown in progress."));
+    }
+    tracing::warn!("{}: asked to shut down", session.client.peer);
+    session.server.stop();
+    session.replies = Replies::Off;
+    session.closes = true;
+    Ok(Reply::Ok)
+}
+
+fn lolwut(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+    if args.len() >= 3 && is(args[1], "version") {
+        args.int(2)?;
+    }
+    let mut text = lolwut::draw(&mut fastrand::Rng::new());
+    text.push_str(&format!(
+        "\nCairn {}, in the manner of Redis ver. {}\n",
+        info::CAIRN_VERSION,
+        info::REDIS_VERSION
+    ));
+    Ok(Reply::Verbatim("txt", text.into_bytes()))
+}
+
+fn lastsave(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    Ok(session.server.last_save.load(Ordering::Relaxed).into())
+}
+
+fn save(server: &Server, _: &Args) -> Result<Reply<'static>> {
+    server.save()?;
+    Ok(Reply::Ok)
+}
+
+/// Nothing is held up by it, so it need not be done behind anyone's back.
+fn bgsave(server: &Server, args: &Args) -> Result<Reply<'static>> {
+    match args.rest(1) {
+        [] => {}
+        [option] if is(option, "schedule") => {}
+        _ => return Err(Error::SYNTAX),
+    }
+    server.save()?;
+    Ok(Reply::Simple("Background saving started"))
+}
+
+fn role(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+    Ok(Reply::Array(vec![
+        "master".into(),
+        Reply::Int(0),
+        Reply::Array(Vec::new()),
+    ]))
+}
+
+/// There are no functions, so they are gone as soon as this is asked for.
+fn function_flush(_: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    match args.rest(2) {
+        [] => Ok(Reply::Ok),
+        [mode] if is(mode, "sync") || is(mode, "async") => Ok(Reply::Ok),
+        _ => Err(Error::fixed(
+            "ERR FUNCTION FLUSH only supports SYNC|ASYNC option",
+        )),
+    }
+}

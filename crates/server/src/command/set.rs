@@ -1,0 +1,372 @@
+//! Commands on sets.
+
+mod reply;
+
+use cairn_resp::{Reply, Writer};
+use cairn_store::set::{self, Operation, Popped, Selection, Step};
+use cairn_store::{CollectionKind, Error, Point, ReadTxn, Result, Set, WriteTxn};
+
+use reply::Kind;
+
+use super::args::{self, Args};
+use super::flags::Flag::{DenyOom, Fast, MovableKeys};
+use super::keys::{Access, KeySpec, Keys, Place};
+use super::rows::{self, Shape};
+use super::{Command, Handler, command};
+
+const READS_KEY: Keys = Keys(&[KeySpec::at(1, Access::READ)]);
+const PEEKS_AT_KEY: Keys = Keys(&[KeySpec::at(1, Access::PEEK)]);
+const READS_KEYS: Keys = Keys(&[reads_from(1)]);
+const OVERWRITES_AND_READS: Keys = Keys(&[KeySpec::at(1, Access::OVERWRITE), reads_from(2)]);
+
+/// All arguments from `first` on are keys.
+const fn reads_from(first: usize) -> KeySpec {
+    KeySpec {
+        access: Access::READ,
+        place: Place::Range {
+            first,
+            last: -1,
+            step: 1,
+        },
+    }
+}
+
+pub const COMMANDS: &[Command] = &[
+    command("sadd", -3, Handler::Write(sadd))
+        .keys(Keys(&[KeySpec::at(1, Access::INSERT)]))
+        .flags(&[DenyOom, Fast])
+        .about(
+            "set",
+            "1.0.0",
+            "O(1) for each member",
+            "Adds members to a set.",
+        ),
+    command("srem", -3, Handler::Write(srem))
+        .keys(Keys(&[KeySpec::at(1, Access::DELETE)]))
+        .flags(&[Fast])
+        .about(
+            "set",
+            "1.0.0",
+            "O(1) for each member",
+            "Removes members from a set.",
+        ),
+    command("sismember", 3, Handler::Point(sismember))
+        .keys(PEEKS_AT_KEY)
+        .flags(&[Fast])
+        .about("set", "1.0.0", "O(1)", "Tells whether a set has a member."),
+    command("smismember", -3, Handler::Read(smismember))
+        .keys(READS_KEY)
+        .flags(&[Fast])
+        .about(
+            "set",
+            "6.2.0",
+            "O(1) for each member",
+            "Tells which of several members a set has.",
+        ),
+    command("scard", 2, Handler::Point(scard))
+        .keys(PEEKS_AT_KEY)
+        .flags(&[Fast])
+        .about("set", "1.0.0", "O(1)", "Returns the number of members."),
+    command("smembers", 2, Handler::Read(smembers))
+        .keys(READS_KEY)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            "set",
+            "1.0.0",
+            "O(N) for N members",
+            "Returns all members of a set.",
+        ),
+    command("smove", 4, Handler::Write(smove))
+        .keys(Keys(&[
+            KeySpec::at(1, Access::READ_DELETE),
+            KeySpec::at(2, Access::INSERT),
+        ]))
+        .flags(&[Fast])
+        .about(
+            "set",
+            "1.0.0",
+            "O(1)",
+            "Moves a member from one set to another.",
+        ),
+    command("spop", -2, Handler::Write(spop))
+        .keys(Keys(&[KeySpec::at(1, Access::READ_DELETE)]))
+        .flags(&[Fast])
+        .tips(&["nondeterministic_output"])
+        .about(
+            "set",
+            "1.0.0",
+            "O(N) for N members",
+            "Takes members out of a set at random.",
+        ),
+    command("srandmember", -2, Handler::Read(srandmember))
+        .keys(READS_KEY)
+        .tips(&["nondeterministic_output"])
+        .about(
+            "set",
+            "1.0.0",
+            "O(N) for N members",
+            "Returns members of a set at random.",
+        ),
+    command("sinter", -2, Handler::Read(sinter))
+        .keys(READS_KEYS)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            "set",
+            "1.0.0",
+            INTERSECTION_COST,
+            "Returns what several sets have in common.",
+        ),
+    command("sintercard", -3, Handler::Read(sintercard))
+        .keys(Keys(&[KeySpec {
+            access: Access::READ,
+            place: Place::Counted { count_at: 1 },
+        }]))
+        .flags(&[MovableKeys])
+        .about(
+            "set",
+            "7.0.0",
+            INTERSECTION_COST,
+            "Counts what several sets have in common.",
+        ),
+    command("sinterstore", -3, Handler::Write(sinterstore))
+        .keys(Keys(&[KeySpec::at(1, Access::UPDATE), reads_from(2)]))
+        .flags(&[DenyOom])
+        .about(
+            "set",
+            "1.0.0",
+            INTERSECTION_COST,
+            "Stores what several sets have in common.",
+        ),
+    command("sunion", -2, Handler::Read(sunion))
+        .keys(READS_KEYS)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            "set",
+            "1.0.0",
+            MERGE_COST,
+            "Returns the members that any of several sets has.",
+        ),
+    command("sunionstore", -3, Handler::Write(sunionstore))
+        .keys(OVERWRITES_AND_READS)
+        .flags(&[DenyOom])
+        .about(
+            "set",
+            "1.0.0",
+            MERGE_COST,
+            "Stores the members that any of several sets has.",
+        ),
+    command("sdiff", -2, Handler::Read(sdiff))
+        .keys(READS_KEYS)
+        .tips(&["nondeterministic_output_order"])
+        .about(
+            "set",
+            "1.0.0",
+            MERGE_COST,
+            "Returns what the first of several sets has alone.",
+        ),
+    command("sdiffstore", -3, Handler::Write(sdiffstore))
+        .keys(OVERWRITES_AND_READS)
+        .flags(&[DenyOom])
+        .about(
+            "set",
+            "1.0.0",
+            MERGE_COST,
+            "Stores what the first of several sets has alone.",
+        ),
+];
+
+const INTERSECTION_COST: &str = "O(N*M) for N members of the smallest of M sets";
+const MERGE_COST: &str = "O(N) for N members of all sets together";
+
+fn sadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let mut set = Set::open(txn, args[1])?;
+    let mut added = 0;
+    for member in args.rest(2) {
+        added += i64::from(set.add(txn, member)?);
+    }
+    set.save(txn);
+    Ok(Reply::Int(added))
+}
+
+fn srem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let mut set = Set::open(txn, args[1])?;
+    let mut removed = 0;
+    for member in args.rest(2) {
+        removed += i64::from(set.remove(txn, member)?);
+    }
+    set.save(txn);
+    Ok(Reply::Int(removed))
+}
+
+fn sismember<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    let row = point.element(args[1], CollectionKind::Set, args[2])?;
+    Ok(Reply::Int(i64::from(row.is_some())))
+}
+
+fn smismember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let set = Set::open(txn, args[1])?;
+    let has = |member: &&[u8]| Ok(i64::from(set.contains(txn, member)?));
+    args.rest(2).iter().map(has).collect()
+}
+
+fn scard<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    Ok(point.len(args[1], CollectionKind::Set)?.into())
+}
+
+fn smembers<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let set = Set::open(txn, args[1])?;
+    let member_at = set.collection().sub_offset();
+    let item = move |row_key: &[u8], _: &[u8], out: &mut Writer<'_>| {
+        out.bulk(&row_key[member_at..]);
+    };
+    Ok(rows::reply(Shape::Set, set.len(), set.rows(txn), item))
+}
+
+fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let (from, to, member) = (args[1], args[2], args[3]);
+    let mut source = Set::open(txn, from)?;
+    // Nothing to move: what the other key holds does not matter.
+    if !source.exists() {
+        return Ok(Reply::Int(0));
+    }
+    let mut target = Set::open(txn, to)?;
+    if from == to {
+        return Ok(Reply::Int(i64::from(source.contains(txn, member)?)));
+    }
+    let is_moved = source.remove(txn, member)?;
+    if is_moved {
+        target.add(txn, member)?;
+        source.save(txn);
+        target.save(txn);
+    }
+    Ok(Reply::Int(i64::from(is_moved)))
+}
+
+fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    match args.rest(2) {
+        [] => spop_one(txn, args[1]),
+        [count] => {
+            let count = natural(count, "ERR value is out of range, must be positive")?;
+            Ok(match Set::open(txn, args[1])?.pop(txn, count)? {
+                Popped::Few(members) => Reply::Set(members.into_iter().map(Reply::Bulk).collect()),
+                Popped::Many { count, members } => reply::stream(Kind::Set, count, members),
+            })
+        }
+        _ => Err(Error::SYNTAX),
+    }
+}
+
+fn spop_one(txn: &mut WriteTxn, name: &[u8]) -> Result<Reply<'static>> {
+    let mut set = Set::open(txn, name)?;
+    let member = set.random(txn)?;
+    if let Some(member) = &member {
+        set.remove(txn, member)?;
+        set.save(txn);
+    }
+    Ok(member.into())
+}
+
+fn srandmember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let count = match args.rest(2) {
+        [] => return Ok(Set::open(txn, args[1])?.random(txn)?.into()),
+        [count] => args::int(count)?,
+        _ => return Err(Error::SYNTAX),
+    };
+    if count == i64::MIN {
+        return Err(Error::fixed(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let set = Set::open(txn, args[1])?;
+    let times = count.unsigned_abs();
+    let selection = if count < 0 && !set.is_empty() {
+        Selection::repeats(txn, &set, times)
+    } else {
+        Selection::sample(txn, &set, times)
+    };
+    reply::members(txn, Kind::Array, selection)
+}
+
+fn sinter<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    combine(txn, Operation::Intersection, args)
+}
+
+fn sunion<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    combine(txn, Operation::Union, args)
+}
+
+fn sdiff<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    combine(txn, Operation::Difference, args)
+}
+
+fn combine<'t>(txn: &'t ReadTxn, operation: Operation, args: &Args) -> Result<Reply<'t>> {
+    let selection = Selection::of(txn, operation, args.rest(1))?;
+    reply::members(txn, Kind::Set, selection)
+}
+
+fn sinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    store(txn, Operation::Intersection, args)
+}
+
+fn sunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    store(txn, Operation::Union, args)
+}
+
+fn sdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    store(txn, Operation::Difference, args)
+}
+
+fn store(txn: &mut WriteTxn, operation: Operation, args: &Args) -> Result<Reply<'static>> {
+    Ok(set::store(txn, operation, args[1], args.rest(2))?.into())
+}
+
+fn sintercard<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let keys = natural(args[1], "ERR numkeys should be greater than 0")?;
+    if keys == 0 {
+        return Err(Error::fixed("ERR numkeys should be greater than 0"));
+    }
+    let words = args.rest(2);
+    let Some((names, _)) = usize::try_from(keys)
+        .ok()
+        .and_then(|keys| words.split_at_checked(keys))
+    else {
+        return Err(Error::fixed(
+            "ERR Number of keys can't be greater than number of args",
+        ));
+    };
+    let mut limit = 0;
+    let mut options = args.options(2 + names.len());
+    while !options.is_empty() {
+        if !options.take("limit") {
+            return Err(Error::SYNTAX);
+        }
+        limit = natural(options.value()?, "ERR LIMIT can't be negative")?;
+    }
+    let limit = if limit == 0 { u64::MAX } else { limit };
+    let selection = Selection::of(txn, Operation::Intersection, names)?;
+    Ok(count_up_to(txn, selection, limit)?.into())
+}
+
+fn count_up_to(txn: &ReadTxn, mut selection: Selection<'_>, limit: u64) -> Result<u64> {
+    if let Some(count) = selection.known_len() {
+        return Ok(count.min(limit));
+    }
+    let mut count = 0;
+    while count < limit {
+        txn.step()?;
+        match selection.step()? {
+            Step::Member => count += 1,
+            Step::Onward => {}
+            Step::End => break,
+        }
+    }
+    Ok(count)
+}
+
+/// A number that is not negative; the same complaint for all that is not.
+fn natural(text: &[u8], complaint: &'static str) -> Result<u64> {
+    let number = args::int(text)
+        .ok()
+        .and_then(|number| u64::try_from(number).ok());
+    number.ok_or(Error::fixed(complaint))
+}

@@ -1,0 +1,88 @@
+//! Reading whole strings: GET, MGET, and GETDEL and GETEX, which change the key as they go.
+
+use cairn_resp::Reply;
+use cairn_store::string::Strings;
+use cairn_store::{Error, Point, ReadTxn, Result, Str, WriteTxn, keys};
+
+use super::set::Lifetime;
+use super::{Args, reply};
+use crate::command::args::is;
+
+/// How much of MGET's reply is collected before it becomes a stream.
+const COLLECTED_BYTES: usize = 256 * 1024;
+
+pub fn get<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+    match point.string(args[1])? {
+        Some(string) => reply::part(point, &string, 0..string.len()),
+        None => Ok(Reply::Null),
+    }
+}
+
+pub fn mget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+    let names = args.rest(1);
+    let mut values = Vec::with_capacity(names.len());
+    let mut bytes = 0;
+    for name in names {
+        txn.step()?;
+        let Some(string) = Str::find_only(txn, name)? else {
+            values.push(Reply::Null);
+            continue;
+        };
+        bytes += string.len();
+        match string.inline() {
+            Some(value) if bytes <= COLLECTED_BYTES as u64 => values.push(value.into()),
+            _ => return Ok(reply::of_strings(Strings::open(txn, names))),
+        }
+    }
+    Ok(Reply::Array(values))
+}
+
+pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let Some(string) = Str::find(txn, args[1])? else {
+        return Ok(Reply::Null);
+    };
+    let value = reply::before_change(txn, &string)?;
+    let stamp = string.stamp();
+    drop(string);
+    txn.remove(&txn.key(args[1]), &stamp);
+    Ok(value)
+}
+
+pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let lifetime = parse_getex(args)?;
+    let Some(string) = Str::find(txn, args[1])? else {
+        return Ok(Reply::Null);
+    };
+    let now_ms = txn.now_ms();
+    let at_ms = lifetime.given_ms(now_ms, "getex")?;
+    let value = reply::before_change(txn, &string)?;
+    let before = string.stamp().expire_ms;
+    drop(string);
+    match at_ms {
+        Some(at_ms) if at_ms <= now_ms => {
+            keys::delete(txn, args[1])?;
+        }
+        Some(at_ms) => keys::set_expiry(txn, args[1], at_ms)?,
+        None if lifetime == Lifetime::Forever && before != 0 => {
+            keys::set_expiry(txn, args[1], 0)?;
+        }
+        None => {}
+    }
+    Ok(value)
+}
+
+fn parse_getex<'a>(args: &Args<'a>) -> Result<Lifetime<'a>> {
+    let mut options = args.options(2);
+    let mut lifetime = Lifetime::Unsaid;
+    while let Some(word) = options.next() {
+        let is_known = if is(word, "persist") {
+            lifetime.say(Lifetime::Forever)
+        } else {
+            lifetime.parse(word, &mut options)?
+        };
+        if !is_known {
+            return Err(Error::SYNTAX);
+        }
+    }
+    Ok(lifetime)
+}

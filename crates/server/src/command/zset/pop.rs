@@ -1,0 +1,99 @@
+//! ZPOPMIN, ZPOPMAX, ZMPOP.
+
+use cairn_resp::{Reply, number};
+use cairn_store::zset::Scored;
+use cairn_store::{Direction, Error, Result, WriteTxn, Zset};
+
+use super::{Args, reply};
+use crate::command::args::is;
+use crate::command::rows::Shape;
+
+pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    pop(txn, args, Direction::Forward)
+}
+
+pub fn zpopmax(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    pop(txn, args, Direction::Backward)
+}
+
+fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply<'static>> {
+    let count = match args.rest(2) {
+        [] => None,
+        [count] => Some(parse_count(count)?),
+        _ => return Err(Error::SYNTAX),
+    };
+    let zset = Zset::open(txn, args[1])?;
+    let popped = zset.pop(txn, direction, count.unwrap_or(1))?;
+    Ok(match count {
+        Some(_) => reply::of_members(Shape::Pairs, popped),
+        // In RESP3 too, one member popped without a count makes no pair of its own.
+        None => Reply::Array(popped.into_iter().flat_map(pair).collect()),
+    })
+}
+
+fn parse_count(text: &[u8]) -> Result<u64> {
+    number::parse_i64(text)
+        .and_then(|count| u64::try_from(count).ok())
+        .ok_or(Error::fixed("ERR value is out of range, must be positive"))
+}
+
+fn pair(Scored { member, score }: Scored) -> [Reply<'static>; 2] {
+    [Reply::Bulk(member), Reply::Double(score)]
+}
+
+pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+    let key_count = positive(args[1], "ERR numkeys should be greater than 0")?;
+    let keys = args.rest(2);
+    let end = usize::try_from(key_count)
+        .unwrap_or(usize::MAX)
+        .min(keys.len());
+    let (keys, options) = keys.split_at(end);
+    let (direction, count) = parse_options(options)?;
+    for name in keys {
+        let zset = Zset::open(txn, name)?;
+        if zset.is_empty() {
+            continue;
+        }
+        let popped = zset.pop(txn, direction, count)?;
+        let pairs = popped
+            .into_iter()
+            .map(|scored| Reply::Array(pair(scored).into()));
+        return Ok(Reply::Array(vec![
+            Reply::bulk(*name),
+            Reply::Array(pairs.collect()),
+        ]));
+    }
+    Ok(Reply::NullArray)
+}
+
+/// What follows the keys: `MIN | MAX [COUNT count]`.
+fn parse_options(options: &[&[u8]]) -> Result<(Direction, u64)> {
+    let Some((end, options)) = options.split_first() else {
+        return Err(Error::SYNTAX);
+    };
+    let direction = if is(end, "min") {
+        Direction::Forward
+    } else if is(end, "max") {
+        Direction::Backward
+    } else {
+        return Err(Error::SYNTAX);
+    };
+    match options {
+        [] => Ok((direction, 1)),
+        [option, count, rest @ ..] if is(option, "count") => {
+            let count = positive(count, "ERR count should be greater than 0")?;
+            match rest {
+                [] => Ok((direction, count)),
+                _ => Err(Error::SYNTAX),
+            }
+        }
+        _ => Err(Error::SYNTAX),
+    }
+}
+
+fn positive(text: &[u8], otherwise: &'static str) -> Result<u64> {
+    match number::parse_i64(text) {
+        Some(number @ 1..) => Ok(number.unsigned_abs()),
+        _ => Err(Error::fixed(otherwise)),
+    }
+}

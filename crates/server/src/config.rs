@@ -1,0 +1,288 @@
+//! Settings: flags, configuration file, and what CONFIG SET changes while running.
+//!
+//! Every parameter is declared once, in `table`: its names, what values it takes, its default, whether
+//! it may change and what a change does. A value is kept as the text that CONFIG GET shows. Three parts
+//! read them: [`Settings`] has those that hold for the whole run, typed; [`Live`] those that are looked
+//! at often and may change; and [`Config`] has them all, for the CONFIG commands.
+
+mod encodings;
+mod file;
+mod flags;
+mod kind;
+mod live;
+mod log;
+mod parameter;
+mod special;
+mod table;
+mod values;
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cairn_resp::glob;
+use cairn_store::SyncMode;
+use parking_lot::{Mutex, RwLock};
+
+pub use encodings::{ENCODINGS, Small};
+pub use flags::Flags;
+pub use kind::Refusal;
+pub use live::Live;
+pub use log::start as start_log;
+pub use parameter::Change;
+pub use values::Values;
+
+use table::{PARAMETERS, find};
+
+/// What the server is started with, and what stays so.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub bind: String,
+    pub port: u16,
+    pub dir: PathBuf,
+    pub sync: SyncMode,
+    /// None: a share of the machine's.
+    pub memory: Option<usize>,
+    /// None: one for each core.
+    pub threads: Option<usize>,
+    pub databases: u32,
+    /// The most keys that the expirer deletes in one batch.
+    pub expire_batch: usize,
+    /// How long the expirer rests when nothing is due.
+    pub expire_interval: Duration,
+    /// Below this much free space writes are refused.
+    pub min_free_disk: u64,
+    pub values: Values,
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+}
+
+impl Settings {
+    fn new(mut values: Values, file: Option<PathBuf>) -> Result<Settings, String> {
+        let dir =
+            std::path::absolute(values.text("dir")).map_err(|error| format!("dir: {error}"))?;
+        // Tools that look for the files of a server do not know where it was started.
+        if let (Some(at), Some(dir)) = (find(b"dir"), dir.to_str()) {
+            values.set(at, dir.as_bytes()).map_err(Cow::into_owned)?;
+        }
+        let some = |number: u64| (number > 0).then_some(number as usize);
+        Ok(Settings {
+            bind: values.text("bind"),
+            port: values.number("port") as u16,
+            dir,
+            sync: match values.get("sync") {
+                b"always" => SyncMode::Always,
+                b"no" => SyncMode::No,
+                _ => SyncMode::EverySecond,
+            },
+            memory: some(values.number("memory")),
+            threads: some(values.number("threads")),
+            databases: values.number("databases") as u32,
+            expire_batch: values.number("expire-batch") as usize,
+            expire_interval: Duration::from_millis(values.number("expire-interval-ms")),
+            min_free_disk: values.number("min-free-disk"),
+            values,
+            file,
+        })
+    }
+}
+
+/// All values while the server runs.
+pub struct Config {
+    values: RwLock<Values>,
+    file: Option<PathBuf>,
+    /// Held while the file is rewritten.
+    rewriting: Mutex<()>,
+}
+
+/// Why CONFIG SET changed nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetError {
+    Unknown(Vec<u8>),
+    /// The parameter by the name that was given, and what is wrong with it.
+    Refused(Vec<u8>, Refusal),
+}
+
+impl Config {
+    /// Takes the values over, and makes them take effect.
+    pub fn new(settings: &Settings, live: &Live) -> Config {
+        for (at, parameter) in PARAMETERS.iter().enumerate() {
+            if let Some(apply) = parameter.apply {
+                apply(live, settings.values.at(at));
+            }
+        }
+        Config {
+            values: RwLock::new(settings.values.clone()),
+            file: settings.file.clone(),
+            rewriting: Mutex::new(()),
+        }
+    }
+
+    pub fn text(&self, name: &'static str) -> String {
+        self.values.read().text(name)
+    }
+
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.file.as_ref()
+    }
+
+    /// The parameters that match any of the patterns, each once. A name without wildcards is answered
+    /// under that very spelling.
+    pub fn matching(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let values = self.values.read();
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut add = |name: &[u8], at: usize| {
+            if !found
+                .iter()
+                .any(|(known, _)| known.eq_ignore_ascii_case(name))
+            {
+                found.push((name.to_vec(), values.at(at).to_vec()));
+            }
+        };
+        for pattern in patterns {
+            if !pattern.iter().any(|byte| b"[*?".contains(byte)) {
+                if let Some(at) = find(pattern) {
+                    add(pattern, at);
+                }
+                continue;
+            }
+            for (at, parameter) in PARAMETERS.iter().enumerate() {
+                for name in parameter.names() {
+                    if glob::matches(pattern, name.as_bytes(), true) {
+                        add(name.as_bytes(), at);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Sets all of the parameters, or none.
+    pub fn set(&self, pairs: &[(&[u8], &[u8])], live: &Live) -> Result<(), SetError> {
+        let mut values = self.values.write();
+        let mut changed = values.clone();
+        let mut named = Vec::new();
+        for &(name, _) in pairs {
+            let at = find(name).ok_or_else(|| SetError::Unknown(name.to_vec()))?;
+            check_change(name, at, &named)?;
+            named.push((at, name));
+        }
+        for ((at, name), (_, text)) in named.iter().zip(pairs) {
+            let set = changed.set(*at, text);
+            set.map_err(|refusal| SetError::Refused(name.to_ascii_lowercase(), refusal))?;
+        }
+        for (at, _) in named {
+            if let Some(apply) = PARAMETERS[at].apply {
+                apply(live, changed.at(at));
+            }
+        }
+        *values = changed;
+        Ok(())
+    }
+
+    /// Writes what is set now into the configuration file.
+    pub fn rewrite(&self) -> Result<(), String> {
+        let Some(path) = &self.file else {
+            return Err("The server is running without a config file".into());
+        };
+        let _one_at_a_time = self.rewriting.lock();
+        let values = self.values.read().clone();
+        file::rewrite(path, &values).map_err(|reason| format!("Rewriting config file: {reason}"))
+    }
+}
+
+fn check_change(name: &[u8], at: usize, named: &[(usize, &[u8])]) -> Result<(), SetError> {
+    let refused = |reason: &'static str| Err(SetError::Refused(name.to_vec(), reason.into()));
+    match PARAMETERS[at].change {
+        Change::Immutable => return refused("can't set immutable config"),
+        Change::Protected => return refused("can't set protected config"),
+        Change::Allowed => {}
+    }
+    // An alias beside its other name passes, as it does in Redis, and the last of the two wins.
+    let is_again =
+        |(other, spelled): &(usize, &[u8])| *other == at && spelled.eq_ignore_ascii_case(name);
+    if named.iter().any(is_again) {
+        return refused("duplicate parameter");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    fn config(live: &Live) -> Config {
+        Config::new(&Settings::new(Values::default(), None).unwrap(), live)
+    }
+
+    fn names(config: &Config, patterns: &[&str]) -> Vec<String> {
+        let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
+        let found = config.matching(&patterns).into_iter();
+        found
+            .map(|(name, _)| String::from_utf8(name).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn patterns_find_each_parameter_once_under_each_of_its_names() {
+        let config = config(&Live::new(Arc::default()));
+        let found = names(&config, &["hash-max-*"]);
+        assert_eq!(found.len(), 4);
+        assert_eq!(
+            names(&config, &["TIMEOUT", "timeout", "timeou[t]"]),
+            ["TIMEOUT"]
+        );
+        assert_eq!(names(&config, &["MAXMEMOR?"]), ["maxmemory"]);
+        assert!(names(&config, &["bogus", "bogus*", "["]).is_empty());
+    }
+
+    #[test]
+    fn all_are_set_or_none() {
+        let live = Live::new(Arc::default());
+        let config = config(&live);
+        config
+            .set(&[(b"timeout", b"7"), (b"maxclients", b"5")], &live)
+            .unwrap();
+        assert_eq!(live.timeout.load(Ordering::Relaxed), 7);
+        assert_eq!(live.max_clients.load(Ordering::Relaxed), 5);
+        let error = config.set(&[(b"timeout", b"8"), (b"maxclients", b"0")], &live);
+        let reason = "argument must be between 1 and 4294967295 inclusive".into();
+        assert_eq!(
+            error,
+            Err(SetError::Refused(b"maxclients".to_vec(), reason))
+        );
+        assert_eq!(live.timeout.load(Ordering::Relaxed), 7);
+        assert_eq!(config.text("timeout"), "7");
+    }
+
+    #[test]
+    fn what_is_wrong_first_is_what_is_told() {
+        let live = Live::new(Arc::default());
+        let config = config(&live);
+        let refused = |pairs: &[(&[u8], &[u8])]| config.set(pairs, &live).unwrap_err();
+        let immutable =
+            |name: &[u8]| SetError::Refused(name.to_vec(), "can't set immutable config".into());
+        assert_eq!(
+            refused(&[(b"bogus", b"1"), (b"databases", b"2")]),
+            SetError::Unknown(b"bogus".to_vec())
+        );
+        assert_eq!(
+            refused(&[(b"databases", b"1"), (b"bogus", b"2")]),
+            immutable(b"databases")
+        );
+        let again = SetError::Refused(b"MAXMEMORY".to_vec(), "duplicate parameter".into());
+        assert_eq!(
+            refused(&[(b"maxmemory", b"1"), (b"MAXMEMORY", b"2")]),
+            again
+        );
+        let alias = (b"hash-max-ziplist-entries".as_slice(), b"8".as_slice());
+        config
+            .set(&[(b"hash-max-listpack-entries", b"7"), alias], &live)
+            .unwrap();
+        assert_eq!(config.text("hash-max-listpack-entries"), "8");
+    }
+}

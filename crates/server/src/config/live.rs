@@ -1,0 +1,113 @@
+//! What may change while the server runs, where it is looked at often: plain atomics, set by the
+//! parameters that name these functions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use cairn_resp::number;
+
+use super::encodings::ENCODINGS;
+use super::log;
+
+pub struct Live {
+    pub max_clients: AtomicUsize,
+    /// Seconds after which an idle connection is closed; zero: never.
+    pub timeout: AtomicU64,
+    pub tcp_keepalive: AtomicU64,
+    pub password: ArcSwap<Vec<u8>>,
+    /// Shared with the store, which refuses to let strings grow beyond it.
+    pub max_bulk_len: Arc<AtomicUsize>,
+    pub has_password: AtomicBool,
+    /// Whether the time that each command takes goes into a histogram.
+    pub tracks_latency: AtomicBool,
+}
+
+impl Live {
+    pub fn new(max_bulk_len: Arc<AtomicUsize>) -> Self {
+        Live {
+            max_clients: AtomicUsize::new(10_000),
+            timeout: AtomicU64::new(0),
+            tcp_keepalive: AtomicU64::new(300),
+            password: ArcSwap::default(),
+            max_bulk_len,
+            has_password: AtomicBool::new(false),
+            tracks_latency: AtomicBool::new(true),
+        }
+    }
+}
+
+/// A value that its kind has read as a number.
+fn unsigned(value: &[u8]) -> u64 {
+    let number = number::parse_i64(value).unwrap_or(i64::MAX);
+    u64::try_from(number).unwrap_or(0)
+}
+
+pub fn set_max_clients(live: &Live, value: &[u8]) {
+    live.max_clients
+        .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn set_timeout(live: &Live, value: &[u8]) {
+    live.timeout.store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_tcp_keepalive(live: &Live, value: &[u8]) {
+    live.tcp_keepalive.store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_password(live: &Live, value: &[u8]) {
+    live.password.store(value.to_vec().into());
+    live.has_password
+        .store(!value.is_empty(), Ordering::Release);
+}
+
+pub fn set_max_bulk_len(live: &Live, value: &[u8]) {
+    live.max_bulk_len
+        .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn set_latency_tracking(live: &Live, value: &[u8]) {
+    live.tracks_latency
+        .store(value == b"yes", Ordering::Relaxed);
+}
+
+pub fn set_log_level(_: &Live, value: &[u8]) {
+    log::set_level(value);
+}
+
+pub fn set_hash_entries(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .hash_entries
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_hash_value(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .hash_value
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_intset_entries(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .intset_entries
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_zset_entries(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .zset_entries
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_zset_value(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .zset_value
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_eviction_policy(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .counts_uses
+        .store(value.ends_with(b"-lfu"), Ordering::Relaxed);
+}

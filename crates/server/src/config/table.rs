@@ -1,0 +1,349 @@
+//! Every parameter, declared once: flags, file keys, CONFIG GET, CONFIG SET and CONFIG REWRITE all
+//! follow from here.
+//!
+//! The first part is what Cairn acts on. The rest are the parameters of Redis 7.0 that mean nothing to a
+//! database on disk; tools set and read them, so they are checked as Redis checks them, and remembered.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use super::live;
+use super::parameter::{
+    Parameter, number, octal, one_of, size, size_or_percent, special, text, yes_no,
+};
+use super::special as read;
+
+const INT: i64 = i32::MAX as i64;
+const LONG: i64 = i64::MAX;
+const BYTES: u64 = i64::MAX as u64;
+const PORT: i64 = u16::MAX as i64;
+const MIB: u64 = 1 << 20;
+
+/// Where the parameters are looked up: by either name, in any case.
+pub fn find(name: &[u8]) -> Option<usize> {
+    static BY_NAME: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
+        let numbered = PARAMETERS.iter().enumerate();
+        numbered
+            .flat_map(|(at, parameter)| parameter.names().map(move |name| (name, at)))
+            .collect()
+    });
+    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+    BY_NAME.get(name.as_str()).copied()
+}
+
+pub static PARAMETERS: &[Parameter] = &[
+    text("bind", "127.0.0.1")
+        .immutable()
+        .flag("Address to listen on"),
+    number("port", 0, PORT, "6379")
+        .immutable()
+        .flag("Port to listen on"),
+    text("dir", "./data")
+        .protected()
+        .flag("Where the data lies"),
+    one_of("sync", &["everysec", "always", "no"], "everysec")
+        .alias("appendfsync")
+        .immutable()
+        .flag(
+            "When writes reach the disk: before they are acknowledged (always), within a second \
+             (everysec), or when the system writes them (no)",
+        ),
+    size("memory", 0, BYTES, "0")
+        .immutable()
+        .flag("Memory to use, as in 512mb or 2gb; 0 is a quarter of the machine's"),
+    number("threads", 0, 1024, "0")
+        .immutable()
+        .flag("Threads that serve connections; 0 is one for each core"),
+    number("databases", 1, INT, "16")
+        .immutable()
+        .flag("Number of databases for SELECT"),
+    number("maxclients", 1, u32::MAX as i64, "10000")
+        .flag("The most connections at once")
+        .applies(live::set_max_clients),
+    number("timeout", 0, INT, "0")
+        .flag("Seconds after which an idle connection is closed; 0 is never")
+        .applies(live::set_timeout),
+    number("tcp-keepalive", 0, INT, "300")
+        .flag("Seconds of silence after which a connection is probed; 0 is never")
+        .applies(live::set_tcp_keepalive),
+    text("requirepass", "")
+        .flag("Password of the default user; empty is none")
+        .applies(live::set_password),
+    size("proto-max-bulk-len", MIB, BYTES, "536870912")
+        .flag("The longest argument that is accepted")
+        .applies(live::set_max_bulk_len),
+    one_of(
+        "loglevel",
+        &["debug", "verbose", "notice", "warning"],
+        "notice",
+    )
+    .flag("What is logged: debug, verbose, notice or warning")
+    .applies(live::set_log_level),
+    number("expire-batch", 1, 1_000_000, "256")
+        .immutable()
+        .flag("The most keys that the expirer deletes in one batch"),
+    number("expire-interval-ms", 1, INT, "100")
+        .immutable()
+        .flag("Milliseconds that the expirer rests when nothing is due"),
+    size("min-free-disk", 0, BYTES, "1073741824")
+        .immutable()
+        .flag("Free disk space below which writes are refused"),
+    one_of("enable-debug-command", &["no", "yes", "local"], "yes")
+        .immutable()
+        .flag("Who may use DEBUG: nobody (no), everybody (yes), clients of this machine (local)"),
+    yes_no("latency-tracking", "yes").applies(live::set_latency_tracking),
+    // What OBJECT ENCODING calls a value, see `encodings`.
+    number("hash-max-listpack-entries", 0, LONG, "512")
+        .alias("hash-max-ziplist-entries")
+        .applies(live::set_hash_entries),
+    size("hash-max-listpack-value", 0, BYTES, "64")
+        .alias("hash-max-ziplist-value")
+        .applies(live::set_hash_value),
+    number("set-max-intset-entries", 0, LONG, "512").applies(live::set_intset_entries),
+    number("zset-max-listpack-entries", 0, LONG, "128")
+        .alias("zset-max-ziplist-entries")
+        .applies(live::set_zset_entries),
+    size("zset-max-listpack-value", 0, BYTES, "64")
+        .alias("zset-max-ziplist-value")
+        .applies(live::set_zset_value),
+    number("list-max-listpack-size", -(1 << 31), INT, "-2").alias("list-max-ziplist-size"),
+    one_of(
+        "maxmemory-policy",
+        &[
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "noeviction",
+        ],
+        "noeviction",
+    )
+    .applies(live::set_eviction_policy),
+    special(
+        "latency-tracking-info-percentiles",
+        read::percentiles,
+        "50 99 99.9",
+    ),
+    // From here on: accepted, checked and remembered.
+    special("save", read::save_points, "3600 1 300 100 60 10000"),
+    special("notify-keyspace-events", read::event_classes, ""),
+    special(
+        "client-output-buffer-limit",
+        read::output_limits,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    ),
+    special("oom-score-adj-values", read::oom_scores, "0 200 800"),
+    special("shutdown-on-sigint", read::shutdown_options, "default"),
+    special("shutdown-on-sigterm", read::shutdown_options, "default"),
+    special("hz", read::frequency, "10"),
+    special("cluster-announce-hostname", read::host_name, ""),
+    special(
+        "proc-title-template",
+        read::process_title,
+        "{title} {listen-addr} {server-mode}",
+    ),
+    one_of(
+        "acl-pubsub-default",
+        &["allchannels", "resetchannels"],
+        "resetchannels",
+    ),
+    one_of(
+        "cluster-preferred-endpoint-type",
+        &["ip", "hostname", "unknown-endpoint"],
+        "ip",
+    ),
+    one_of("enable-module-command", &["no", "yes", "local"], "no").immutable(),
+    one_of("enable-protected-configs", &["no", "yes", "local"], "no").immutable(),
+    one_of(
+        "oom-score-adj",
+        &["no", "yes", "relative", "absolute"],
+        "no",
+    ),
+    one_of(
+        "propagation-error-behavior",
+        &["ignore", "panic", "panic-on-replicas"],
+        "ignore",
+    ),
+    one_of(
+        "repl-diskless-load",
+        &["disabled", "on-empty-db", "swapdb"],
+        "disabled",
+    ),
+    one_of("sanitize-dump-payload", &["no", "yes", "clients"], "no"),
+    one_of("supervised", &["upstart", "systemd", "auto", "no"], "no").immutable(),
+    one_of(
+        "syslog-facility",
+        &[
+            "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+        ],
+        "local0",
+    )
+    .immutable(),
+    one_of("tls-auth-clients", &["no", "yes", "optional"], "yes"),
+    yes_no("activedefrag", "no"),
+    yes_no("activerehashing", "yes"),
+    yes_no("always-show-logo", "no").immutable(),
+    yes_no("aof-disable-auto-gc", "no"),
+    yes_no("aof-load-truncated", "yes"),
+    yes_no("aof-rewrite-incremental-fsync", "yes"),
+    yes_no("aof-timestamp-enabled", "no"),
+    yes_no("aof-use-rdb-preamble", "yes"),
+    yes_no("appendonly", "no"),
+    yes_no("cluster-allow-pubsubshard-when-down", "yes"),
+    yes_no("cluster-allow-reads-when-down", "no"),
+    yes_no("cluster-allow-replica-migration", "yes"),
+    yes_no("cluster-enabled", "no").immutable(),
+    yes_no("cluster-replica-no-failover", "no").alias("cluster-slave-no-failover"),
+    yes_no("cluster-require-full-coverage", "yes"),
+    yes_no("crash-log-enabled", "yes"),
+    yes_no("crash-memcheck-enabled", "yes"),
+    yes_no("daemonize", "no").immutable(),
+    yes_no("disable-thp", "yes").immutable(),
+    yes_no("dynamic-hz", "yes"),
+    yes_no("io-threads-do-reads", "no").immutable(),
+    yes_no("jemalloc-bg-thread", "yes"),
+    yes_no("lazyfree-lazy-eviction", "no"),
+    yes_no("lazyfree-lazy-expire", "no"),
+    yes_no("lazyfree-lazy-server-del", "no"),
+    yes_no("lazyfree-lazy-user-del", "no"),
+    yes_no("lazyfree-lazy-user-flush", "no"),
+    yes_no("no-appendfsync-on-rewrite", "no"),
+    yes_no("protected-mode", "yes"),
+    yes_no("rdb-del-sync-files", "no"),
+    yes_no("rdb-save-incremental-fsync", "yes"),
+    yes_no("rdbchecksum", "yes").immutable(),
+    yes_no("rdbcompression", "yes"),
+    yes_no("repl-disable-tcp-nodelay", "no"),
+    yes_no("repl-diskless-sync", "yes"),
+    yes_no("replica-announced", "yes"),
+    yes_no("replica-ignore-disk-write-errors", "no"),
+    yes_no("replica-ignore-maxmemory", "yes").alias("slave-ignore-maxmemory"),
+    yes_no("replica-lazy-flush", "no").alias("slave-lazy-flush"),
+    yes_no("replica-read-only", "yes").alias("slave-read-only"),
+    yes_no("replica-serve-stale-data", "yes").alias("slave-serve-stale-data"),
+    yes_no("set-proc-title", "yes").immutable(),
+    yes_no("stop-writes-on-bgsave-error", "yes"),
+    yes_no("syslog-enabled", "no").immutable(),
+    yes_no("tls-cluster", "no"),
+    yes_no("tls-prefer-server-ciphers", "no"),
+    yes_no("tls-replication", "no"),
+    yes_no("tls-session-caching", "yes"),
+    number("acllog-max-len", 0, LONG, "128"),
+    number("active-defrag-cycle-max", 1, 99, "25"),
+    number("active-defrag-cycle-min", 1, 99, "1"),
+    number("active-defrag-max-scan-fields", 1, LONG, "1000"),
+    number("active-defrag-threshold-lower", 0, 1000, "10"),
+    number("active-defrag-threshold-upper", 0, 1000, "100"),
+    number("active-expire-effort", 1, 10, "1"),
+    number("auto-aof-rewrite-percentage", 0, INT, "100"),
+    number("busy-reply-threshold", 0, LONG, "5000").alias("lua-time-limit"),
+    number("cluster-announce-bus-port", 0, PORT, "0"),
+    number("cluster-announce-port", 0, PORT, "0"),
+    number("cluster-announce-tls-port", 0, PORT, "0"),
+    number("cluster-migration-barrier", 0, INT, "1"),
+    number("cluster-node-timeout", 0, LONG, "15000"),
+    number("cluster-port", 0, PORT, "0").immutable(),
+    number("cluster-replica-validity-factor", 0, INT, "10").alias("cluster-slave-validity-factor"),
+    number("io-threads", 1, 128, "1").immutable(),
+    number("latency-monitor-threshold", 0, LONG, "0"),
+    number("lfu-decay-time", 0, INT, "1"),
+    number("lfu-log-factor", 0, INT, "10"),
+    number("list-compress-depth", 0, INT, "0"),
+    number("maxmemory-eviction-tenacity", 0, 100, "10"),
+    number("maxmemory-samples", 1, INT, "5"),
+    number("min-replicas-max-lag", 0, INT, "10").alias("min-slaves-max-lag"),
+    number("min-replicas-to-write", 0, INT, "0").alias("min-slaves-to-write"),
+    number("repl-backlog-ttl", 0, LONG, "3600"),
+    number("repl-diskless-sync-delay", 0, INT, "5"),
+    number("repl-diskless-sync-max-replicas", 0, INT, "0"),
+    number("repl-ping-replica-period", 1, INT, "10").alias("repl-ping-slave-period"),
+    number("repl-timeout", 1, INT, "60"),
+    number("replica-announce-port", 0, PORT, "0").alias("slave-announce-port"),
+    number("replica-priority", 0, INT, "100").alias("slave-priority"),
+    number("shutdown-timeout", 0, INT, "10"),
+    number("slowlog-log-slower-than", -1, LONG, "10000"),
+    number("slowlog-max-len", 0, LONG, "128"),
+    number("socket-mark-id", 0, u32::MAX as i64, "0").immutable(),
+    number("stream-node-max-entries", 0, LONG, "100"),
+    number("tcp-backlog", 0, INT, "511").immutable(),
+    number("tls-port", 0, PORT, "0"),
+    number("tls-session-cache-size", 0, INT, "20480"),
+    number("tls-session-cache-timeout", 0, INT, "300"),
+    number("tracking-table-max-keys", 0, LONG, "1000000"),
+    size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
+    size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
+    size("client-query-buffer-limit", MIB, BYTES, "1073741824"),
+    size("cluster-link-sendbuf-limit", 0, u64::MAX, "0"),
+    size("hll-sparse-max-bytes", 0, BYTES, "3000"),
+    size("maxmemory", 0, u64::MAX, "0"),
+    size_or_percent("maxmemory-clients", "0"),
+    size("repl-backlog-size", 1, BYTES, "1048576"),
+    size("stream-node-max-bytes", 0, BYTES, "4096"),
+    octal("unixsocketperm", "0").immutable(),
+    text("aclfile", "").immutable(),
+    text("aof_rewrite_cpulist", "").immutable(),
+    text("appenddirname", "appendonlydir").immutable(),
+    text("appendfilename", "appendonly.aof").immutable(),
+    text("bgsave_cpulist", "").immutable(),
+    text("bind-source-addr", ""),
+    text("bio_cpulist", "").immutable(),
+    text("cluster-announce-ip", ""),
+    text("cluster-config-file", "nodes.conf").immutable(),
+    text("dbfilename", "dump.rdb").protected(),
+    text("ignore-warnings", ""),
+    text("logfile", "").immutable(),
+    text("masterauth", ""),
+    text("masteruser", ""),
+    text("pidfile", "").immutable(),
+    text("replica-announce-ip", "").alias("slave-announce-ip"),
+    text("replicaof", "").alias("slaveof").immutable(),
+    text("server_cpulist", "").immutable(),
+    text("syslog-ident", "cairn").immutable(),
+    text("tls-ca-cert-dir", ""),
+    text("tls-ca-cert-file", ""),
+    text("tls-cert-file", ""),
+    text("tls-ciphers", ""),
+    text("tls-ciphersuites", ""),
+    text("tls-client-cert-file", ""),
+    text("tls-client-key-file", ""),
+    text("tls-client-key-file-pass", ""),
+    text("tls-dh-params-file", ""),
+    text("tls-key-file", ""),
+    text("tls-key-file-pass", ""),
+    text("tls-protocols", ""),
+    text("unixsocket", "").immutable(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_and_is_shown_as_it_is() {
+        for parameter in PARAMETERS {
+            let default = parameter.default.as_bytes();
+            let read = parameter.kind.read(default, default);
+            assert_eq!(read.as_deref(), Ok(default), "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn no_two_parameters_share_a_name() {
+        for (at, parameter) in PARAMETERS.iter().enumerate() {
+            for name in parameter.names() {
+                assert_eq!(find(name.as_bytes()), Some(at), "{name}");
+                assert_eq!(
+                    find(name.to_ascii_uppercase().as_bytes()),
+                    Some(at),
+                    "{name}"
+                );
+            }
+        }
+        assert_eq!(find(b"bogus"), None);
+        assert_eq!(find(b"\xff"), None);
+    }
+}

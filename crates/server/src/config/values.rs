@@ -1,0 +1,46 @@
+//! The values of all parameters at one moment.
+
+use cairn_resp::number::parse_i64;
+
+use super::kind::Refusal;
+use super::table::{PARAMETERS, find};
+
+/// One value for each parameter, in the order of the table, as CONFIG GET shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Values(Vec<Vec<u8>>);
+
+impl Default for Values {
+    fn default() -> Self {
+        let defaults = PARAMETERS.iter();
+        Values(defaults.map(|parameter| parameter.default.into()).collect())
+    }
+}
+
+impl Values {
+    /// By the parameter's place in the table.
+    pub fn at(&self, at: usize) -> &[u8] {
+        &self.0[at]
+    }
+
+    /// Reads a new value for the parameter.
+    pub fn set(&mut self, at: usize, text: &[u8]) -> Result<(), Refusal> {
+        self.0[at] = PARAMETERS[at].kind.read(text, &self.0[at])?;
+        Ok(())
+    }
+
+    /// By name, for the parameters that the program itself asks for.
+    pub fn get(&self, name: &'static str) -> &[u8] {
+        let at = find(name.as_bytes()).expect("the program asks for parameters of the table only");
+        self.at(at)
+    }
+
+    pub fn text(&self, name: &'static str) -> String {
+        String::from_utf8_lossy(self.get(name)).into_owned()
+    }
+
+    /// A number of the range that its kind allows, none of which is negative.
+    pub fn number(&self, name: &'static str) -> u64 {
+        let number = parse_i64(self.get(name)).unwrap_or(0);
+        u64::try_from(number).unwrap_or(0)
+    }
+}

@@ -1,0 +1,541 @@
+//! One connection: bytes in, commands run, bytes out.
+//!
+//! What one read brings in is a gulp. Its commands run one after the other over the thread's current
+//! turn (see `turn`); their replies gather in one buffer, and are sent in one write once the turn is
+//! committed. While replies wait to be taken by a slow client nothing more is read from it, so its
+//! buffers stay bounded.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use cairn_resp::{Args as Words, Limits, Parsed, Parser, Progress, Reply, ReplyStream, Writer};
+use cairn_store::Error;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use crate::client::Entered;
+use crate::command::{self, Args, Command, Flag, Handler};
+use crate::session::{Replies, Session};
+use crate::turn::{self, Call, Outcome, Step, Worker};
+
+/// Room made for each read.
+const READ_SIZE: usize = 16 * 1024;
+/// What an idle connection may keep of its buffers.
+const KEPT_BUFFER: usize = 64 * 1024;
+/// The most commands that one gulp runs before their replies are sent.
+const GULP_COMMANDS: usize = 1024;
+/// The most changes that a turn gathers before it is committed, and replies before they are sent.
+const GULP_BYTES: usize = 1024 * 1024;
+/// How much is taken from a client that does not take its replies.
+const READ_AHEAD: usize = 64 * 1024 * 1024;
+/// How much of a streamed reply is handed to the socket at once.
+const STREAM_PIECE: usize = 64 * 1024;
+/// How long a client may leave a piece of a streamed reply lying: a stream pins files of the database.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a streamed reply may take as a whole.
+const STREAM_TIME: Duration = Duration::from_secs(3600);
+
+/// The connection is over; nobody is left to be told why.
+struct Gone;
+
+impl From<std::io::Error> for Gone {
+    fn from(_: std::io::Error) -> Self {
+        Gone
+    }
+}
+
+pub struct Connection<S> {
+    stream: S,
+    worker: Rc<Worker>,
+    session: Session,
+    /// What was read; a request under way starts at `start`.
+    input: Vec<u8>,
+    start: usize,
+    parser: Parser,
+    output: Vec<u8>,
+    gulp: Gulp,
+    /// When the command that runs now began, or the last one ended.
+    resumed: Instant,
+    /// How many times output was sent.
+    sends: u64,
+    /// Takes the connection off the list when it ends.
+    _entered: Entered,
+}
+
+/// The commands that wait to be committed and answered together.
+#[derive(Default)]
+struct Gulp {
+    commands: usize,
+    /// The replies among the output that hold only if a turn is committed, in order.
+    pending: Vec<PendingReply>,
+}
+
+struct PendingReply {
+    place: Range<usize>,
+    outcome: Rc<Outcome>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub fn new(stream: S, worker: Rc<Worker>, entered: Entered) -> Self {
+        Connection {
+            stream,
+            session: Session::new(worker.server.clone(), entered.client.clone()),
+            worker,
+            input: Vec::new(),
+            start: 0,
+            parser: Parser::new(),
+            output: Vec::new(),
+            gulp: Gulp::default(),
+            resumed: Instant::now(),
+            sends: 0,
+            _entered: entered,
+        }
+    }
+
+    pub async fn serve(mut self) {
+        // Gone is how every connection ends.
+        let _ = self.serve_until_gone().await;
+    }
+
+    async fn serve_until_gone(&mut self) -> Result<(), Gone> {
+        let mut words = Words::new();
+        loop {
+            let limits = self.limits();
+            match self
+                .parser
+                .parse(&self.input[self.start..], &limits, &mut words)
+            {
+                Ok(Parsed::Complete { consumed }) => {
+                    if !words.is_empty() {
+                        // The input is lent to the command while it runs.
+                        let input = std::mem::take(&mut self.input);
+                        let result = self.run(&words, &input[self.start..]).await;
+                        // What was read ahead meanwhile comes behind it.
+                        let ahead = std::mem::replace(&mut self.input, input);
+                        self.input.extend_from_slice(&ahead);
+                        result?;
+                    }
+                    self.start += consumed;
+                    if self.session.closes {
+                        self.flush().await?;
+                        return Ok(());
+                    }
+                    let is_full = self.gulp.commands >= GULP_COMMANDS
+                        || self.output.len() >= GULP_BYTES
+                        || self.worker.pending_bytes() >= GULP_BYTES;
+                    if is_full {
+                        self.flush().await?;
+                    }
+                }
+                Ok(Parsed::Incomplete { need }) => {
+                    self.flush().await?;
+                    self.read(need).await?;
+                }
+                Err(error) => {
+                    let reply = Reply::from(error);
+                    self.write_reply(reply)?;
+                    self.flush().await?;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = Limits {
+            max_bulk_len: self
+                .session
+                .server
+                .live
+                .max_bulk_len
+                .load(Ordering::Relaxed),
+            ..Limits::default()
+        };
+        if self.session.must_authenticate() {
+            limits.unauthenticated()
+        } else {
+            limits
+        }
+    }
+
+    async fn read(&mut self, need: usize) -> Result<(), Gone> {
+        self.input.drain(..self.start);
+        self.start = 0;
+        if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER {
+            self.input = Vec::new();
+        }
+        // A large argument is read in large pieces, but memory is taken only as its bytes arrive.
+        let room = need.clamp(READ_SIZE, self.input.len().max(READ_SIZE));
+        self.input.reserve(room);
+        let count = self.stream.read_buf(&mut self.input).await?;
+        if count == 0 {
+            return Err(Gone);
+        }
+        self.resumed = Instant::now();
+        let stats = &self.session.server.stats;
+        stats.bytes_in.add(count as u64);
+        stats.reads.add(1);
+        let client = &self.session.client;
+        client.input.note(self.input.len(), self.input.capacity());
+        client.touch(self.resumed);
+        Ok(())
+    }
+
+    /// Commits what the gulp changed and sends its replies.
+    async fn flush(&mut self) -> Result<(), Gone> {
+        self.settle().await;
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.send().await
+    }
+
+    /// Sends the output. A client may send many commands before it reads the first reply, and then
+    /// waits for us to read while we wait for it: so what it sends is taken meanwhile, up to a limit.
+    async fn send(&mut self) -> Result<(), Gone> {
+        let mut sent = 0;
+        while sent < self.output.len() {
+            let left = self.output.len() - sent;
+            self.session
+                .client
+                .output
+                .note(left, self.output.capacity());
+            sent += std::future::poll_fn(|context| self.poll_send(context, sent)).await?;
+        }
+        let stats = &self.session.server.stats;
+        stats.bytes_out.add(sent as u64);
+        stats.writes.add(1);
+        self.sends += 1;
+        self.output.clear();
+        if self.output.capacity() > KEPT_BUFFER {
+            self.output = Vec::new();
+        }
+        self.session.client.output.note(0, self.output.capacity());
+        Ok(())
+    }
+
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        sent: usize,
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, &self.output[sent..]);
+        if written.is_ready() || self.input.len() >= READ_AHEAD {
+            return written;
+        }
+        let mut piece = [0; READ_SIZE];
+        let mut buffer = ReadBuf::new(&mut piece);
+        while Pin::new(&mut self.stream)
+            .poll_read(context, &mut buffer)
+            .is_ready()
+        {
+            // The end of the input, and errors, will be met again by the next read.
+            if buffer.filled().is_empty() || self.input.len() >= READ_AHEAD {
+                break;
+            }
+            self.input.extend_from_slice(buffer.filled());
+            buffer.clear();
+        }
+        Poll::Pending
+    }
+
+    /// Waits until everything that the gulp depends on is committed. Where that failed, the replies that
+    /// rested on it are replaced by the reason.
+    async fn settle(&mut self) {
+        self.gulp.commands = 0;
+        let pending = std::mem::take(&mut self.gulp.pending);
+        let mut failures = Vec::new();
+        for PendingReply { place, outcome } in pending {
+            if let Err(reason) = outcome.wait().await {
+                failures.push((place, reason));
+            }
+        }
+        if failures.is_empty() {
+            return;
+        }
+        let written = std::mem::take(&mut self.output);
+        let mut kept = 0;
+        for (place, reason) in failures {
+            self.output.extend_from_slice(&written[kept..place.start]);
+            let mut writer = Writer::new(&mut self.output, self.session.protocol);
+            writer.error(format!("ERR {reason}"));
+            kept = place.end;
+        }
+        self.output.extend_from_slice(&written[kept..]);
+    }
+
+    fn write_reply(&mut self, reply: Reply<'_>) -> Result<(), Gone> {
+        reply
+            .write(&mut Writer::new(&mut self.output, self.session.protocol))
+            .map_err(|_| Gone)
+    }
+
+    async fn run(&mut self, words: &Words, input: &[u8]) -> Result<(), Gone> {
+        let words: SmallVec<[&[u8]; 8]> = words.iter(input).collect();
+        let args = Args::new(&words);
+        if command::is_web_request(&args) {
+            let peer = self.session.client.peer;
+            tracing::warn!("{peer}: closed, it sent a web request");
+            return Err(Gone);
+        }
+        let mut before = self.output.len();
+        match self.admit(&args) {
+            Err(error) => {
+                if let Some(command) = command::named(&args) {
+                    self.session.server.stats.rejected(command);
+                }
+                self.write_reply(error_reply(error))?;
+                self.count_error(before);
+            }
+            Ok(command) => {
+                if self.session.server.pause.holds(command) {
+                    self.wait_for_pause(command).await?;
+                    before = self.output.len();
+                }
+                let sends = self.sends;
+                self.execute(command, args).await?;
+                let has_failed = self.sends == sends && self.count_error(before);
+                self.count_call(command, has_failed);
+            }
+        }
+        self.gulp.commands += 1;
+        match self.session.replies {
+            Replies::On => {}
+            Replies::Off => self.output.truncate(before),
+            Replies::SkipThis => {
+                self.output.truncate(before);
+                self.session.replies = Replies::SkipNext;
+            }
+            Replies::SkipNext => {
+                self.output.truncate(before);
+                self.session.replies = Replies::On;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the replies so far off the client's mind, and waits.
+    async fn wait_for_pause(&mut self, command: &'static Command) -> Result<(), Gone> {
+        self.flush().await?;
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        client.runs(command);
+        let _blocked = client.block();
+        server.pause.wait(command).await;
+        self.resumed = Instant::now();
+        Ok(())
+    }
+
+    /// Counts the reply that begins at `before` if it is an error, and tells whether it is.
+    fn count_error(&self, before: usize) -> bool {
+        match self.output.get(before..) {
+            Some([b'-', text @ ..]) => {
+                self.session.server.stats.error(text);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One look at the clock per command: a command begins when the one before it ends.
+    fn count_call(&mut self, command: &'static Command, has_failed: bool) {
+        let now = Instant::now();
+        let took = now.duration_since(std::mem::replace(&mut self.resumed, now));
+        let server = &self.session.server;
+        let tracks_latency = server.live.tracks_latency.load(Ordering::Relaxed);
+        server.stats.ran(command, took, has_failed, tracks_latency);
+    }
+
+    /// Finds the command and decides whether it may run.
+    fn admit(&self, args: &Args<'_>) -> Result<&'static Command, Error> {
+        let command = command::resolve(args)?;
+        if self.session.must_authenticate() && !command.has(Flag::NoAuth) {
+            return Err(Error::fixed("NOAUTH Authentication required."));
+        }
+        if command.has(Flag::Debugging) && !self.session.may_debug() {
+            return Err(Error::fixed(
+                "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+                 \"local\", you can run it from a local connection, otherwise you need to set this \
+                 option in the configuration file, and then restart the server.",
+            ));
+        }
+        if command.has(Flag::DenyOom) && self.session.server.disk_is_full.load(Ordering::Relaxed) {
+            return Err(Error::fixed(
+                "MISCONF the disk is almost full: writes are refused until there is room again",
+            ));
+        }
+        Ok(command)
+    }
+
+    async fn execute(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Gone> {
+        self.session.client.runs(command);
+        match command.handler {
+            Handler::Session(handler) => {
+                let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
+                if let Some(pause) = self.session.sleeps.take() {
+                    self.settle().await;
+                    let client = self.session.client.clone();
+                    let _busy = client.work();
+                    tokio::time::sleep(pause).await;
+                }
+                self.write_reply(reply)
+            }
+            Handler::Admin(handler) => {
+                self.settle().await;
+                let (server, client) = (self.session.server.clone(), self.session.client.clone());
+                let _busy = client.work();
+                let owned = OwnedArgs::new(&args);
+                let reply = blocking(move || {
+                    owned.with(|args| handler(&server, args).unwrap_or_else(error_reply))
+                })
+                .await?;
+                self.write_reply(reply)
+            }
+            Handler::Container => self.write_reply(Reply::Null),
+            _ => {
+                let call = Call {
+                    command,
+                    args,
+                    database: self.session.database,
+                    protocol: self.session.protocol,
+                };
+                self.run_in_turn(&call).await
+            }
+        }
+    }
+
+    async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        loop {
+            let before = self.output.len();
+            match self.worker.run(call, &mut self.output) {
+                Step::Done => {
+                    if let Some(outcome) = self.worker.outcome() {
+                        let place = before..self.output.len();
+                        self.gulp.pending.push(PendingReply { place, outcome });
+                    }
+                    return Ok(());
+                }
+                Step::Broken(error) => {
+                    tracing::error!("{error}");
+                    return Err(Gone);
+                }
+                Step::NeedsLatches(request) => {
+                    // What this connection wrote must be there when it is read without a latch.
+                    self.leave_turn().await;
+                    let latches = self.session.server.store.latches().clone();
+                    let client = self.session.client.clone();
+                    let _busy = client.work();
+                    let held = latches.acquire(request).await;
+                    self.worker.adopt(held);
+                }
+                Step::Streaming(rest) => {
+                    let outcome = self.worker.outcome();
+                    let head = self.output.split_off(before);
+                    self.leave_turn().await;
+                    if let Some(outcome) = outcome
+                        && let Err(reason) = outcome.wait().await
+                    {
+                        return self.write_reply(Reply::error(format!("ERR {reason}")));
+                    }
+                    self.output.extend_from_slice(&head);
+                    return self.stream_rest(rest).await;
+                }
+                Step::TooLong => {
+                    self.output.truncate(before);
+                    self.leave_turn().await;
+                    return self.run_long(call).await;
+                }
+            }
+        }
+    }
+
+    /// Ends the turn now, and waits for its commit.
+    async fn leave_turn(&mut self) {
+        self.worker.end_turn();
+        self.settle().await;
+    }
+
+    async fn run_long(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let store = self.session.server.store.clone();
+        let latches = store.latches().clone();
+        let held = latches.acquire(call.request()).await;
+        let owned = OwnedArgs::new(&call.args);
+        let (command, database, protocol) = (call.command, call.database, call.protocol);
+        let result = blocking(move || {
+            owned.with(|args| {
+                let call = Call {
+                    command,
+                    args: *args,
+                    database,
+                    protocol,
+                };
+                turn::run_long(&store, &call, held)
+            })
+        })
+        .await?;
+        let (head, rest) = result.map_err(|_| Gone)?;
+        self.output.extend_from_slice(&head);
+        match rest {
+            Some(rest) => self.stream_rest(rest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a long reply piece by piece, as fast as the client takes it.
+    async fn stream_rest(&mut self, mut stream: Box<dyn ReplyStream>) -> Result<(), Gone> {
+        if self.session.replies != Replies::On {
+            return Ok(());
+        }
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let started = Instant::now();
+        loop {
+            if started.elapsed() > STREAM_TIME {
+                return Err(Gone);
+            }
+            let sent = tokio::time::timeout(STREAM_PATIENCE, self.send()).await;
+            sent.map_err(|_| Gone)??;
+            let mut writer = Writer::new(&mut self.output, self.session.protocol);
+            let progress = stream.write(&mut writer, STREAM_PIECE).map_err(|error| {
+                tracing::error!("{error}");
+                Gone
+            })?;
+            if progress == Progress::Done {
+                return Ok(());
+            }
+            // A client that reads fast would otherwise have the thread to itself.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn error_reply(error: Error) -> Reply<'static> {
+    Reply::error(turn::error_text(&error))
+}
+
+/// Runs on a thread that may take its time.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Gone> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Gone)
+}
+
+/// Arguments that outlive the connection's buffer.
+struct OwnedArgs(Vec<Vec<u8>>);
+
+impl OwnedArgs {
+    fn new(args: &Args<'_>) -> Self {
+        OwnedArgs(args.iter().map(|word| word.to_vec()).collect())
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&Args<'_>) -> T) -> T {
+        let words: Vec<&[u8]> = self.0.iter().map(Vec::as_slice).collect();
+        f(&Args::new(&words))
+    }
+}
+
+/// A client is told this when there is no room for it.
+pub const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";

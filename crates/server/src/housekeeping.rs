@@ -1,0 +1,47 @@
+//! What the server does at regular times: sampling its counters, and closing connections that nobody
+//! uses.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cairn_engine::Memory;
+
+use crate::server::Server;
+use crate::stats::Totals;
+
+const TICK: Duration = Duration::from_millis(100);
+const TICKS_PER_SECOND: u32 = 10;
+
+/// Runs for as long as the server does.
+pub async fn run(server: Arc<Server>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for tick in (0..TICKS_PER_SECOND).cycle() {
+        ticks.tick().await;
+        let stats = &server.stats;
+        let totals = Totals {
+            commands: stats.commands(),
+            bytes_in: stats.bytes_in.get(),
+            bytes_out: stats.bytes_out.get(),
+        };
+        stats.rates.sample(Instant::now(), totals);
+        if tick == 0 {
+            stats.note_memory(Memory::now().allocated);
+            close_idle(&server);
+        }
+    }
+}
+
+fn close_idle(server: &Server) {
+    let timeout = server.live.timeout.load(Ordering::Relaxed);
+    if timeout == 0 {
+        return;
+    }
+    for client in server.clients.all() {
+        if client.is_idle(timeout * 1000) {
+            tracing::debug!("{}: closed, idle for {timeout} seconds", client.peer);
+            client.kill();
+        }
+    }
+}

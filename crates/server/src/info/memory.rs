@@ -1,0 +1,99 @@
+//! What memory is used for.
+
+use cairn_engine::Memory;
+use cairn_resp::Reply;
+use cairn_store::Result;
+
+use super::{Report, human, process, ratio};
+use crate::client::Client;
+use crate::command::Args;
+use crate::server::Server;
+
+pub fn section(server: &Server, report: &mut Report) -> Result<()> {
+    let memory = Memory::now();
+    let resident = process::resident_bytes();
+    let peak = server.stats.note_memory(memory.allocated);
+    let statistics = server.store.engine().statistics();
+    let dataset = statistics.block_cache_bytes.min(memory.allocated);
+    let overhead = memory.allocated - dataset;
+    report.bytes("used_memory", memory.allocated);
+    report.bytes("used_memory_rss", resident);
+    report.bytes("used_memory_peak", peak);
+    let percent = |share: f64| format!("{:.2}%", share * 100.0);
+    report.field(
+        "used_memory_peak_perc",
+        percent(ratio(memory.allocated, peak)),
+    );
+    report.field("used_memory_overhead", overhead);
+    report.field("used_memory_startup", 0);
+    report.field("used_memory_dataset", dataset);
+    report.field(
+        "used_memory_dataset_perc",
+        percent(ratio(dataset, memory.allocated)),
+    );
+    report.field("allocator_allocated", memory.allocated);
+    report.field("allocator_active", memory.active);
+    report.field("allocator_resident", memory.resident);
+    report.bytes("total_system_memory", process::system_memory());
+    report.bytes("used_memory_lua", 0);
+    report.bytes("used_memory_scripts", 0);
+    report.zeros(&[
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+    ]);
+    let limit = server.config.text("maxmemory").parse().unwrap_or(0);
+    report.bytes("maxmemory", limit);
+    report.field("maxmemory_policy", server.config.text("maxmemory-policy"));
+    let two_digits = |number: f64| format!("{number:.2}");
+    let pairs = [
+        ("allocator_frag", memory.active, memory.allocated),
+        ("allocator_rss", memory.resident, memory.active),
+        ("rss_overhead", resident, memory.resident),
+        ("mem_fragmentation", resident, memory.allocated),
+    ];
+    for (name, of, to) in pairs {
+        report.field(&format!("{name}_ratio"), two_digits(ratio(of, to)));
+        report.field(&format!("{name}_bytes"), of as i64 - to as i64);
+    }
+    report.zeros(&[
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_clients_slaves",
+    ]);
+    let buffers = |client: &Client| client.input.capacity() + client.output.capacity();
+    let buffers: usize = server
+        .clients
+        .all()
+        .iter()
+        .map(|client| buffers(client))
+        .sum();
+    report.field("mem_clients_normal", buffers);
+    report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    report.field("mem_allocator", Memory::allocator());
+    report.zeros(&[
+        "active_defrag_running",
+        "lazyfree_pending_objects",
+        "lazyfreed_objects",
+    ]);
+    Ok(())
+}
+
+/// MEMORY DOCTOR.
+pub fn doctor(server: &Server, _: &Args) -> Result<Reply<'static>> {
+    let memory = Memory::now();
+    let statistics = server.store.engine().statistics();
+    let text = format!(
+        "The process has {} allocated and {} resident. Of that, the cache holds {} of the {} it \
+         may hold, among them {} of changes that are not yet in files. The data itself is on \
+         disk, {} of it, and need not fit.\n",
+        human(memory.allocated),
+        human(process::resident_bytes()),
+        human(statistics.block_cache_bytes),
+        human(statistics.block_cache_capacity),
+        human(statistics.memtable_bytes),
+        human(statistics.sst_bytes),
+    );
+    Ok(Reply::Verbatim("txt", text.into_bytes()))
+}

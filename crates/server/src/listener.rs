@@ -1,0 +1,262 @@
+//! Starting, accepting connections, and stopping.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cairn_engine::{EngineOptions, SystemTime};
+use cairn_store::{Background, Pace, Store, StoreOptions};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+use crate::client::Place;
+use crate::config::Settings;
+use crate::connection::{Connection, TOO_MANY_CLIENTS};
+use crate::housekeeping;
+use crate::server::Server;
+use crate::space;
+use crate::turn::Worker;
+
+/// Opens the database and serves until asked to stop.
+pub fn serve(settings: Settings) -> Result<(), String> {
+    let threads = settings.threads.unwrap_or_else(cores).max(1);
+    let memory = settings.memory.unwrap_or_else(default_memory);
+    let listener = bind(&settings)?;
+    raise_file_limit();
+    let options = StoreOptions {
+        engine: EngineOptions {
+            memory,
+            background_threads: cores().max(2),
+            ..EngineOptions::default()
+        },
+        sync: settings.sync,
+        databases: settings.databases,
+        time: Box::new(SystemTime),
+    };
+    let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
+    let background = Background::start(&store, pace(&settings))
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    let server = Arc::new(Server::new(store, settings));
+    let workers: Vec<WorkerThread> = (0..threads)
+        .map(|number| WorkerThread::start(number, server.clone()))
+        .collect::<Result<_, _>>()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start: {error}"))?;
+    runtime.spawn(housekeeping::run(server.clone()));
+    runtime.spawn(space::watch(server.clone()));
+    let result = runtime.block_on(accept(listener, &server, &workers));
+    server.stop();
+    for worker in workers {
+        worker.join();
+    }
+    let store = server.store.clone();
+    drop(background);
+    drop(runtime);
+    drop(server);
+    store.close();
+    result
+}
+
+fn pace(settings: &Settings) -> Pace {
+    Pace {
+        expire_interval: settings.expire_interval,
+        expire_batch: settings.expire_batch,
+        ..Pace::default()
+    }
+}
+
+/// Connections and tables take a file descriptor each: as many as the system lets us have.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls get a valid rlimit for their length; the first writes it, the second reads it.
+    let failed = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 || {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0
+        }
+    };
+    if failed {
+        tracing::warn!("the limit of open files could not be raised");
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A quarter of the machine's memory, and not less than 256 MiB.
+fn default_memory() -> usize {
+    // SAFETY: sysconf takes any name and only reads.
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    let total = usize::try_from(pages).unwrap_or(0) * usize::try_from(page).unwrap_or(0);
+    (total / 4).max(256 << 20)
+}
+
+fn bind(settings: &Settings) -> Result<std::net::TcpListener, String> {
+    let address = format!("{}:{}", settings.bind, settings.port);
+    let listen = || -> std::io::Result<std::net::TcpListener> {
+        let ip = settings.bind.parse().map_err(|_| {
+            std::io::Error::new(std::io::ErrorKind::InvalidInput, "not an IP address")
+        })?;
+        let address = SocketAddr::new(ip, settings.port);
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(511)?;
+        Ok(socket.into())
+    };
+    listen().map_err(|error| format!("cannot listen on {address}: {error}"))
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    server: &Arc<Server>,
+    workers: &[WorkerThread],
+) -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let cannot = |error: std::io::Error| format!("cannot start: {error}");
+    let listener = TcpListener::from_std(listener).map_err(cannot)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut stopping = server.stopping();
+    let address = listener.local_addr().map_err(cannot)?;
+    tracing::info!("{address}: ready to accept connections");
+    let mut next = 0;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    server.stats.connections.add(1);
+                    let limit = server.live.max_clients.load(Ordering::Relaxed);
+                    let Some(place) = server.clients.reserve(limit) else {
+                        server.stats.rejected_connections.add(1);
+                        reject(stream).await;
+                        continue;
+                    };
+                    workers[next % workers.len()].hand_over(stream, place);
+                    next += 1;
+                }
+                Err(error) => {
+                    // Out of file descriptors, mostly: others must be closed first.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = stopping.wait_for(|stop| *stop) => break,
+        }
+    }
+    tracing::info!("stopping");
+    Ok(())
+}
+
+async fn reject(mut stream: TcpStream) {
+    let write = stream.write_all(TOO_MANY_CLIENTS);
+    // Best effort: the client may be gone, or not listening.
+    let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
+}
+
+/// A connection on its way to the thread that serves it.
+type Accepted = (std::net::TcpStream, Place);
+
+/// A thread with a loop of its own; a connection stays with the one it was given to.
+struct WorkerThread {
+    connections: mpsc::UnboundedSender<Accepted>,
+    thread: JoinHandle<()>,
+}
+
+impl WorkerThread {
+    fn start(number: usize, server: Arc<Server>) -> Result<Self, String> {
+        let (connections, accepted) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || {
+                LocalSet::new().block_on(&runtime, work(server, accepted));
+            })
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(WorkerThread {
+            connections,
+            thread,
+        })
+    }
+
+    fn hand_over(&self, stream: TcpStream, place: Place) {
+        if let Ok(stream) = stream.into_std() {
+            // A worker that has stopped lets the connection drop, as it drops the others.
+            let _ = self.connections.send((stream, place));
+        }
+    }
+
+    fn join(self) {
+        drop(self.connections);
+        if self.thread.join().is_err() {
+            tracing::error!("a worker thread panicked");
+        }
+    }
+}
+
+async fn work(server: Arc<Server>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
+    let worker = Worker::new(server.clone());
+    let mut stopping = server.stopping();
+    loop {
+        tokio::select! {
+            stream = accepted.recv() => match stream {
+                Some(stream) => {
+                    if let Err(error) = start_connection(&worker, stream) {
+                        tracing::debug!("a connection failed at once: {error}");
+                    }
+                }
+                None => break,
+            },
+            _ = stopping.wait_for(|stop| *stop) => break,
+        }
+    }
+    worker.finish().await;
+}
+
+fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> std::io::Result<()> {
+    let stream = TcpStream::from_std(stream)?;
+    stream.set_nodelay(true)?;
+    let keepalive = worker.server.live.tcp_keepalive.load(Ordering::Relaxed);
+    if keepalive > 0 {
+        let settings = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
+        SockRef::from(&stream).set_tcp_keepalive(&settings)?;
+    }
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let entered = worker
+        .server
+        .clients
+        .enter(place, peer, local, stream.as_raw_fd());
+    let client = entered.client.clone();
+    let connection = Connection::new(stream, worker.clone(), entered);
+    let task = tokio::task::spawn_local(connection.serve());
+    client.set_task(task.abort_handle());
+    Ok(())
+}

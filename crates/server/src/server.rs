@@ -1,0 +1,79 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use cairn_store::Store;
+use tokio::sync::watch;
+
+use crate::client::Clients;
+use crate::config::{Config, Live, Settings};
+use crate::pause::Pause;
+use crate::stats::Stats;
+
+pub struct Server {
+    pub store: Arc<Store>,
+    pub settings: Settings,
+    pub config: Config,
+    pub live: Live,
+    pub clients: Arc<Clients>,
+    pub pause: Pause,
+    pub stats: Stats,
+    pub started: Instant,
+    /// Forty hexadecimal digits that no other run has.
+    pub run_id: String,
+    pub replication_id: String,
+    /// When everything was last written out, in seconds since 1970.
+    pub last_save: AtomicU64,
+    /// Too little room is left: commands that make the data grow are refused.
+    pub disk_is_full: AtomicBool,
+    /// Becomes true when the server shall stop.
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    pub fn new(store: Arc<Store>, settings: Settings) -> Server {
+        let live = Live::new(store.max_value_len().clone());
+        Server {
+            store,
+            config: Config::new(&settings, &live),
+            settings,
+            live,
+            clients: Arc::default(),
+            pause: Pause::default(),
+            stats: Stats::default(),
+            started: Instant::now(),
+            run_id: random_id(),
+            replication_id: random_id(),
+            last_save: AtomicU64::new(unix_seconds()),
+            disk_is_full: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// Writes everything out, so that a start has no log to replay.
+    pub fn save(&self) -> cairn_store::Result<()> {
+        self.store.engine().flush()?;
+        self.last_save.store(unix_seconds(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks every part to stop.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+}
+
+pub fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+fn random_id() -> String {
+    (0..40).map(|_| fastrand::digit(16)).collect()
+}

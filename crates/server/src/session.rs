@@ -1,0 +1,107 @@
+//! What one connection has agreed with the server: database, protocol, identity.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cairn_resp::Protocol;
+
+use crate::client::Client;
+use crate::server::Server;
+
+/// Whether replies are sent: CLIENT REPLY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replies {
+    On,
+    Off,
+    /// Not for the command that asked for this.
+    SkipThis,
+    /// Not for the next command.
+    SkipNext,
+}
+
+pub struct Session {
+    pub server: Arc<Server>,
+    pub client: Arc<Client>,
+    pub database: u32,
+    pub protocol: Protocol,
+    is_authenticated: bool,
+    pub replies: Replies,
+    /// Close the connection once the replies so far are sent.
+    pub closes: bool,
+    /// Let the connection wait before it goes on: DEBUG SLEEP.
+    pub sleeps: Option<Duration>,
+}
+
+impl Session {
+    pub fn new(server: Arc<Server>, client: Arc<Client>) -> Session {
+        let is_authenticated = !has_password(&server);
+        Session {
+            server,
+            client,
+            database: 0,
+            protocol: Protocol::Resp2,
+            is_authenticated,
+            replies: Replies::On,
+            closes: false,
+            sleeps: None,
+        }
+    }
+
+    /// Whether the client has yet to say who it is. One that came while there was no password need not,
+    /// nor does anyone once the password is gone.
+    pub fn must_authenticate(&self) -> bool {
+        !self.is_authenticated && has_password(&self.server)
+    }
+
+    /// Tries a name and a password; true if they are those of a user. There is one, by name `default`.
+    pub fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let expected = self.server.live.password.load();
+        let is_known = user == b"default"
+            && (!has_password(&self.server) || is_same_secret(password, &expected));
+        self.is_authenticated |= is_known;
+        is_known
+    }
+
+    /// Whether the client may look inside the server: `enable-debug-command`.
+    pub fn may_debug(&self) -> bool {
+        match self.server.settings.values.get("enable-debug-command") {
+            b"no" => false,
+            b"local" => self.client.peer.ip().is_loopback(),
+            _ => true,
+        }
+    }
+
+    pub fn select(&mut self, database: u32) {
+        self.database = database;
+        self.client.database.store(database, Ordering::Relaxed);
+    }
+
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        let is_resp3 = protocol == Protocol::Resp3;
+        self.client.resp3.store(is_resp3, Ordering::Relaxed);
+    }
+
+    /// RESET: everything as it was when the connection was made.
+    pub fn reset(&mut self) {
+        self.select(0);
+        self.speak(Protocol::Resp2);
+        self.is_authenticated = !has_password(&self.server);
+        self.replies = Replies::On;
+        self.client.name.lock().clear();
+    }
+}
+
+fn has_password(server: &Server) -> bool {
+    server.live.has_password.load(Ordering::Acquire)
+}
+
+/// Compares in a time that does not tell how much of the secret was guessed.
+fn is_same_secret(given: &[u8], secret: &[u8]) -> bool {
+    let mut difference = usize::from(given.len() != secret.len());
+    for (at, byte) in given.iter().enumerate() {
+        difference |= usize::from(byte ^ secret.get(at).unwrap_or(&0));
+    }
+    difference == 0
+}

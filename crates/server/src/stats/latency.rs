@@ -1,0 +1,129 @@
+//! How long calls took: a histogram of fixed size.
+//!
+//! Every power of two is cut into sixteen buckets of equal width, so a bucket is never wider than a
+//! sixteenth of its values, and the bucket of a value is found with a shift.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets in a power of two.
+const CUTS: u64 = 16;
+const CUT_BITS: u32 = CUTS.trailing_zeros();
+/// All that takes longer, 2^36 ns or a minute, is in the last bucket.
+const LARGEST: u64 = (1 << 36) - 1;
+const BUCKETS: usize = ((36 - CUT_BITS + 1) as usize) << CUT_BITS;
+
+pub struct Latency {
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+}
+
+fn bucket_of(nanoseconds: u64) -> usize {
+    let value = nanoseconds.min(LARGEST);
+    if value < CUTS {
+        return value as usize;
+    }
+    let shift = value.ilog2() - CUT_BITS;
+    ((u64::from(shift) << CUT_BITS) + (value >> shift)) as usize
+}
+
+/// The largest value that falls into the bucket.
+fn top_of(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < CUTS {
+        return bucket;
+    }
+    let shift = (bucket >> CUT_BITS) - 1;
+    ((bucket - (shift << CUT_BITS) + 1) << shift) - 1
+}
+
+impl Latency {
+    pub fn record(&self, nanoseconds: u64) {
+        self.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn add(&self, other: &Latency) {
+        for (mine, other) in self.buckets.iter().zip(&other.buckets) {
+            mine.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.buckets
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// The time, in nanoseconds, that this percentage of the calls did not exceed.
+    pub fn percentile(&self, percent: f64) -> u64 {
+        let rank = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count.load(Ordering::Relaxed);
+            if seen >= rank {
+                return top_of(bucket);
+            }
+        }
+        LARGEST
+    }
+
+    pub fn reset(&self) {
+        for bucket in &self.buckets {
+            bucket.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_gaps() {
+        let mut next = 0;
+        for bucket in 0..BUCKETS {
+            assert_eq!(bucket_of(next), bucket, "{next}");
+            let top = top_of(bucket);
+            assert_eq!(bucket_of(top), bucket, "{top}");
+            next = top + 1;
+        }
+        assert_eq!(next, LARGEST + 1);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_values() {
+        let latency = Latency::default();
+        for value in 1..=1000 {
+            latency.record(value * 1000);
+        }
+        for (percent, exact) in [
+            (0.0, 1_000),
+            (50.0, 500_000),
+            (99.0, 990_000),
+            (100.0, 1_000_000),
+        ] {
+            let found = latency.percentile(percent);
+            assert!(
+                found >= exact && found <= exact + exact / 16,
+                "{percent}: {found}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_narrow(value in 0..=LARGEST) {
+            let top = top_of(bucket_of(value));
+            prop_assert!(top >= value && top - value <= value / CUTS);
+        }
+    }
+}
