@@ -1,0 +1,173 @@
+//! The shim's journal, and what follows from it: which bytes last, which names last, and how to take
+//! back those that do not.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Damage, FileId, identify};
+
+/// What the shim wrote down, each list in order of time.
+#[derive(Default)]
+pub struct Journal {
+    changes: Vec<Change>,
+    sizes: Vec<(u64, FileId, Size)>,
+    synced_files: HashSet<FileId>,
+    /// When the last sync of each directory began.
+    synced_dirs: HashMap<PathBuf, u64>,
+}
+
+/// A change to which names there are.
+pub struct Change {
+    time: u64,
+    what: What,
+    path: PathBuf,
+}
+
+enum What {
+    Created(FileId),
+    Unlinked {
+        kept: Option<PathBuf>,
+    },
+    RenamedFrom {
+        from: PathBuf,
+        displaced: Option<PathBuf>,
+    },
+}
+
+enum Size {
+    Synced(u64),
+    Truncated(u64),
+    Born,
+}
+
+impl Journal {
+    pub fn read(path: &Path) -> io::Result<Journal> {
+        let mut journal = Journal::default();
+        let text = fs::read_to_string(path)?;
+        // The kill may have torn the last line. What it was to promise, nobody has heard.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in whole.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            journal.take(&fields).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("journal line {line:?}"))
+            })?;
+        }
+        journal.changes.sort_by_key(|change| change.time);
+        journal.sizes.sort_by_key(|(time, ..)| *time);
+        Ok(journal)
+    }
+
+    fn take(&mut self, fields: &[&str]) -> Option<()> {
+        let time = fields.get(1)?.parse().ok()?;
+        match *fields {
+            ["create", _, id, path] => {
+                self.sizes.push((time, id.to_owned(), Size::Born));
+                self.change(time, What::Created(id.to_owned()), path);
+            }
+            ["unlink", _, kept, path] => {
+                let kept = attic_entry(kept);
+                self.change(time, What::Unlinked { kept }, path);
+            }
+            ["rename", _, displaced, from, path] => {
+                let displaced = attic_entry(displaced);
+                let from = normal(from);
+                self.change(time, What::RenamedFrom { from, displaced }, path);
+            }
+            ["truncate", _, id, size, _] => {
+                let size = Size::Truncated(size.parse().ok()?);
+                self.sizes.push((time, id.to_owned(), size));
+            }
+            ["sync", _, id, size, _] => {
+                let size = Size::Synced(size.parse().ok()?);
+                self.synced_files.insert(id.to_owned());
+                self.sizes.push((time, id.to_owned(), size));
+            }
+            ["syncdir", _, path] => {
+                let latest = self.synced_dirs.entry(normal(path)).or_default();
+                *latest = time.max(*latest);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn change(&mut self, time: u64, what: What, path: &str) {
+        let path = normal(path);
+        self.changes.push(Change { time, what, path });
+    }
+
+    /// How much of each file lasts. A file that the shim saw come into being and that was never
+    /// synced lasts empty, should its name last.
+    pub fn durable_sizes(&self, before: &HashMap<FileId, u64>) -> HashMap<FileId, u64> {
+        let mut durable = before.clone();
+        for (_, id, size) in &self.sizes {
+            match size {
+                Size::Synced(size) => durable.insert(id.clone(), *size),
+                Size::Born => durable.insert(id.clone(), 0),
+                Size::Truncated(to) => durable
+                    .get_mut(id)
+                    .map(|size| std::mem::replace(size, (*size).min(*to))),
+            };
+        }
+        durable
+    }
+
+    /// The changes that no sync has made last. In each directory, these are the latest ones.
+    pub fn unsettled_changes(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(|change| !self.settled(change))
+    }
+
+    fn settled(&self, change: &Change) -> bool {
+        let dir = change.path.parent().unwrap_or(&change.path);
+        let dir_synced = self.synced_dirs.get(dir);
+        dir_synced.is_some_and(|&began| began > change.time)
+            || matches!(&change.what, What::Created(id) if self.synced_files.contains(id))
+    }
+}
+
+impl Change {
+    /// A name that a newer, lasting file has taken since stays with that file.
+    pub fn undo(&self, damage: &mut Damage) -> io::Result<()> {
+        match &self.what {
+            What::Created(id) => {
+                let Ok(info) = fs::metadata(&self.path) else {
+                    return Ok(());
+                };
+                if identify(&info)? == *id {
+                    damage.files += 1;
+                    damage.bytes += info.len();
+                    fs::remove_file(&self.path)?;
+                }
+            }
+            What::Unlinked { kept } => {
+                if let Some(kept) = kept
+                    && !self.path.exists()
+                {
+                    damage.names += 1;
+                    fs::hard_link(kept, &self.path)?;
+                }
+            }
+            What::RenamedFrom { from, displaced } => {
+                if self.path.exists() && !from.exists() {
+                    damage.names += 1;
+                    fs::rename(&self.path, from)?;
+                    if let Some(displaced) = displaced {
+                        fs::hard_link(displaced, &self.path)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attic_entry(field: &str) -> Option<PathBuf> {
+    (field != "-").then(|| PathBuf::from(field))
+}
+
+/// Without doubled slashes and `.`, so that equal places compare equal.
+fn normal(path: &str) -> PathBuf {
+    Path::new(path).components().collect()
+}

@@ -1,0 +1,180 @@
+//! What an operator does to a running server: configures, watches, pauses, limits and stops it.
+//!
+//! The golden scripts compare replies with Redis; here are the effects that take time, several
+//! connections, a configuration file or a restart.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use cairn_tests::client::{Client, Value, is_closed};
+use cairn_tests::server::{Launch, Server};
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => panic!("text expected, got {other:?}"),
+    }
+}
+
+/// A field of INFO.
+fn info(client: &mut Client, field: &str) -> String {
+    let report = text(&client.line("INFO everything"));
+    let line = report
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    match line {
+        Some(value) => value.to_string(),
+        None => panic!("no {field} in\n{report}"),
+    }
+}
+
+fn pong() -> Value {
+    Value::Simple(b"PONG".to_vec())
+}
+
+fn is_gone(client: &mut Client) -> bool {
+    client
+        .try_command(&["PING"])
+        .is_err_and(|error| is_closed(&error))
+}
+
+#[test]
+fn what_config_set_changed_is_there_after_rewrite_and_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cairn.toml");
+    fs::write(&path, "# for tests\ntimeout = 77 # seconds\nsave = \"\"\n").expect("a file");
+    let config = path.to_str().expect("a plain path");
+    let mut server = Launch::cairn().flags(["--config", config]).start();
+    let mut client = server.client();
+    assert_eq!(client.line("CONFIG GET timeout"), pair("timeout", "77"));
+    assert_eq!(
+        client.line("CONFIG SET timeout 88 zset-max-ziplist-value 9"),
+        Value::ok()
+    );
+    assert_eq!(client.line("CONFIG REWRITE"), Value::ok());
+    let written = fs::read_to_string(&path).expect("the file");
+    assert!(written.starts_with("# for tests\ntimeout = 88 # seconds\nsave = \"\"\n"));
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.line("CONFIG GET timeout"), pair("timeout", "88"));
+    let name = "zset-max-listpack-value";
+    assert_eq!(client.line(&format!("CONFIG GET {name}")), pair(name, "9"));
+}
+
+fn pair(name: &str, value: &str) -> Value {
+    Value::Array(vec![Value::bulk(name), Value::bulk(value)])
+}
+
+#[test]
+fn paused_commands_wait_and_then_run() {
+    let server = Server::cairn(&[]);
+    let (mut admin, mut client) = (server.client(), server.client());
+    assert_eq!(admin.line("CLIENT PAUSE 300 WRITE"), Value::ok());
+    let started = Instant::now();
+    client.send(&["GET", "key"]);
+    client.send(&["SET", "key", "v"]);
+    client.send(&["GET", "key"]);
+    assert_eq!(client.receive(), Value::Null);
+    assert!(
+        started.elapsed() < Duration::from_millis(250),
+        "reads do not wait"
+    );
+    assert_eq!(info(&mut admin, "blocked_clients"), "1");
+    assert_eq!(client.receive(), Value::ok());
+    assert!(started.elapsed() >= Duration::from_millis(290), "writes do");
+    assert_eq!(client.receive(), Value::bulk("v"));
+
+    assert_eq!(admin.line("CLIENT PAUSE 60000 WRITE"), Value::ok());
+    client.send(&["SET", "key", "w"]);
+    client.flush().expect("it is sent");
+    assert_eq!(admin.line("CLIENT UNPAUSE"), Value::ok());
+    assert_eq!(client.receive(), Value::ok());
+}
+
+#[test]
+fn no_more_connections_come_in_than_may() {
+    let server = Server::cairn(&["--maxclients", "2"]);
+    let (mut first, mut second) = (server.client(), server.client());
+    assert_eq!(first.line("PING"), pong());
+    assert_eq!(second.line("PING"), pong());
+    let refused = server.client().receive_until_closed().expect("a reply");
+    assert_eq!(refused, b"-ERR max number of clients reached\r\n");
+    assert_eq!(info(&mut first, "rejected_connections"), "1");
+    assert_eq!(first.line("CONFIG SET maxclients 3"), Value::ok());
+    assert_eq!(server.client().line("PING"), pong());
+}
+
+#[test]
+fn a_connection_that_idles_is_closed() {
+    let server = Server::cairn(&["--timeout", "1"]);
+    let (mut busy, mut idle, mut waiting) = (server.client(), server.client(), server.client());
+    waiting.send(&["DEBUG", "SLEEP", "4"]);
+    waiting.flush().expect("it is sent");
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(3500) {
+        assert_eq!(busy.line("PING"), pong());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(is_gone(&mut idle));
+    assert_eq!(
+        waiting.receive(),
+        Value::ok(),
+        "whoever is served does not idle"
+    );
+}
+
+#[test]
+fn a_password_keeps_strangers_out() {
+    let server = Server::cairn(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    let refused = client.line("GET key");
+    assert_eq!(refused, Value::error("NOAUTH Authentication required."));
+    assert_eq!(client.line("AUTH secret"), Value::ok());
+    assert_eq!(client.line("GET key"), Value::Null);
+}
+
+#[test]
+fn commands_and_errors_are_counted() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    for _ in 0..3 {
+        client.line("SET key v");
+    }
+    client.line("GET key");
+    client.line("GET missing");
+    client.line("GET");
+    client.line("LPUSH key x");
+    client.line("BOGUS");
+    let set = info(&mut client, "cmdstat_set");
+    assert!(set.starts_with("calls=3,usec=") && set.ends_with("rejected_calls=0,failed_calls=0"));
+    let get = info(&mut client, "cmdstat_get");
+    assert!(get.starts_with("calls=2,usec=") && get.ends_with("rejected_calls=1,failed_calls=0"));
+    assert!(info(&mut client, "cmdstat_lpush").ends_with("rejected_calls=0,failed_calls=1"));
+    assert_eq!(info(&mut client, "errorstat_ERR"), "count=2");
+    assert_eq!(info(&mut client, "errorstat_WRONGTYPE"), "count=1");
+    assert_eq!(info(&mut client, "total_error_replies"), "3");
+    assert_eq!(info(&mut client, "keyspace_hits"), "1");
+    assert_eq!(info(&mut client, "keyspace_misses"), "1");
+    assert_eq!(info(&mut client, "db0"), "keys=1,expires=0,avg_ttl=0");
+    assert!(info(&mut client, "latency_percentiles_usec_set").starts_with("p50="));
+    assert_eq!(client.line("CONFIG RESETSTAT"), Value::ok());
+    assert_eq!(info(&mut client, "keyspace_hits"), "0");
+    assert_eq!(info(&mut client, "total_error_replies"), "0");
+}
+
+#[test]
+fn shutdown_answers_nothing_and_loses_nothing() {
+    let mut server = Server::cairn(&[]);
+    let mut client = server.client();
+    client.send_raw(b"SET key v\r\nSHUTDOWN NOSAVE\r\nSET key w\r\n");
+    let replies = client.receive_until_closed().expect("the end");
+    assert_eq!(replies, b"+OK\r\n");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.is_running() {
+        assert!(Instant::now() < deadline, "it does not stop");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.kill9();
+    server.start();
+    assert_eq!(server.client().line("GET key"), Value::bulk("v"));
+}

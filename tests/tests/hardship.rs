@@ -1,0 +1,262 @@
+//! Clients that misbehave and disks that fill up: the server stays up, bounded, and says what is wrong.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cairn_tests::client::Client;
+use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
+use cairn_tests::value::Value;
+
+fn pid(server: &Server) -> u32 {
+    server.pid().expect("the server runs")
+}
+
+/// Resident memory of a process in MiB.
+fn resident_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .expect("VmRSS");
+    let kib: u64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    kib / 1024
+}
+
+#[test]
+fn announced_sizes_take_no_memory() {
+    let server = Server::cairn(&[]);
+    let before = resident_mib(pid(&server));
+    let mut connections = Vec::new();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+        stream
+            .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc")
+            .expect("sent");
+        connections.push(stream);
+    }
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+        stream
+            .write_all(b"*2000000000\r\n$1\r\na\r\n")
+            .expect("sent");
+        connections.push(stream);
+    }
+    assert_eq!(
+        server.client().line("PING"),
+        Value::Simple(b"PONG".to_vec())
+    );
+    let grown = resident_mib(pid(&server)).saturating_sub(before);
+    assert!(grown < 64, "grew by {grown} MiB");
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_little() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    let value = "x".repeat(10_000);
+    for number in 0..2000 {
+        client.command(&["HSET", "big", &format!("field{number}"), &value]);
+    }
+    let before = resident_mib(pid(&server));
+    let mut lazy: Vec<TcpStream> = (0..20)
+        .map(|_| TcpStream::connect(server.addr()).expect("a connection"))
+        .collect();
+    for stream in &mut lazy {
+        // Twenty megabytes each, asked for ten times, and never taken.
+        stream
+            .write_all(&b"HGETALL big\r\n".repeat(10))
+            .expect("sent");
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(client.line("PING"), Value::Simple(b"PONG".to_vec()));
+    let grown = resident_mib(pid(&server)).saturating_sub(before);
+    assert!(grown < 150, "grew by {grown} MiB");
+    // One of them wakes up, and gets everything.
+    let stream = &mut lazy[0];
+    let mut left = 10 * 2000 * 10_000_u64;
+    let mut piece = vec![0; 1 << 20];
+    while left > 0 {
+        let count = stream.read(&mut piece).expect("the reply goes on") as u64;
+        assert!(count > 0, "the reply broke off");
+        left = left.saturating_sub(count);
+    }
+}
+
+#[test]
+fn there_is_a_limit_to_connections() {
+    let server = Server::cairn(&["--maxclients", "5"]);
+    let kept: Vec<Client> = (0..5)
+        .map(|_| {
+            let mut client = server.client();
+            client.line("PING");
+            client
+        })
+        .collect();
+    let mut sixth = TcpStream::connect(server.addr()).expect("a connection");
+    let mut answer = Vec::new();
+    sixth.read_to_end(&mut answer).expect("an answer");
+    assert_eq!(answer, b"-ERR max number of clients reached\r\n");
+    drop(kept);
+}
+
+#[test]
+fn idle_connections_are_closed_in_time() {
+    let server = Server::cairn(&["--timeout", "1"]);
+    let mut idle = TcpStream::connect(server.addr()).expect("a connection");
+    idle.set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("a timeout");
+    let started = Instant::now();
+    let count = idle.read(&mut [0; 16]).expect("the end of the stream");
+    assert_eq!(count, 0);
+    assert!(started.elapsed() >= Duration::from_millis(900));
+}
+
+#[test]
+fn a_long_command_does_not_hold_up_others() {
+    let server = Server::cairn(&["--threads", "1"]);
+    let mut client = server.client();
+    for start in (0..400_000).step_by(1000) {
+        let mut command = vec!["RPUSH".to_owned(), "long".to_owned()];
+        command.extend((start..start + 1000).map(|n| format!("element:{n}")));
+        client.command(&command);
+    }
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            let mut client = server.client();
+            let started = Instant::now();
+            // Walks the whole list, since nothing is found.
+            assert_eq!(client.line("LPOS long nothing"), Value::Null);
+            started.elapsed()
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        let mut slowest = Duration::ZERO;
+        while !long.is_finished() {
+            let started = Instant::now();
+            client.line("SET other value");
+            slowest = slowest.max(started.elapsed());
+        }
+        let long = long.join().expect("a reply");
+        println!("the long command took {long:?}, the slowest other one {slowest:?}");
+        assert!(slowest < long / 2 || long < Duration::from_millis(40));
+    });
+}
+
+fn refuses_to_start(dir: &Path) -> String {
+    let output = Command::new(cairn_binary())
+        .args(["serve", "--port", &free_port().to_string(), "--dir"])
+        .arg(dir)
+        .output()
+        .expect("cairn runs");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let server = Server::cairn(&[]);
+    let message = refuses_to_start(server.dir());
+    assert!(message.contains("in use by another process"), "{message}");
+    assert_eq!(
+        server.client().line("PING"),
+        Value::Simple(b"PONG".to_vec())
+    );
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let mut server = Server::cairn(&[]);
+    server.terminate();
+    std::fs::write(server.dir().join("CAIRN"), "cairn format 99\n").expect("written");
+    let message = refuses_to_start(server.dir());
+    assert!(message.contains("newer version"), "{message}");
+}
+
+#[test]
+fn a_clean_stop_loses_nothing() {
+    for stop in ["SHUTDOWN", "SIGTERM"] {
+        let mut server = Server::cairn(&[]);
+        let mut client = server.client();
+        for number in 0..1000 {
+            client.line(&format!("SET key:{number} {number}"));
+        }
+        if stop == "SHUTDOWN" {
+            client.send(&["SHUTDOWN"]);
+            client.flush().expect("sent");
+        }
+        server.terminate();
+        let started = Instant::now();
+        server.start();
+        assert!(started.elapsed() < Duration::from_secs(10));
+        let mut client = server.client();
+        assert_eq!(client.line("DBSIZE"), Value::Int(1000));
+        assert_eq!(client.line("GET key:999"), Value::bulk("999"));
+    }
+}
+
+/// A small file system of its own; `None` where that is not allowed.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(dir.path())
+            .status()
+            .is_ok_and(|status| status.success());
+        mounted.then_some(SmallDisk(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_goes_on_reading() {
+    let Some(disk) = SmallDisk::mount("200m") else {
+        println!("skipped: file systems cannot be mounted here");
+        return;
+    };
+    let mut server = Launch::cairn()
+        .flags(["--memory", "64mb"])
+        .dir(disk.0.path().join("data"))
+        .start();
+    let mut client = server.client();
+    let mut acknowledged = 0;
+    let refusal = loop {
+        let value: String = (0..50_000).map(|_| fastrand::alphanumeric()).collect();
+        match client.command(&["SET", &format!("key:{acknowledged}"), &value]) {
+            reply if reply == Value::ok() => acknowledged += 1,
+            refusal => break refusal,
+        }
+        assert!(acknowledged < 100_000, "the disk does not fill up");
+    };
+    println!("refused after {acknowledged} writes: {refusal:?}");
+    assert!(format!("{refusal:?}").contains("disk"), "{refusal:?}");
+    for number in [0, acknowledged / 2, acknowledged - 1] {
+        let reply = client.line(&format!("STRLEN key:{number}"));
+        assert_eq!(reply, Value::Int(50_000));
+    }
+    // Deleting is allowed, and makes room.
+    assert_eq!(client.line("FLUSHALL"), Value::ok());
+    let started = Instant::now();
+    while client.line("SET again yes") != Value::ok() {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "no room after FLUSHALL"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(client);
+    server.terminate();
+}
