@@ -10,7 +10,8 @@
 //!
 //! The remaining modules are the smaller layouts: [`score`] turns doubles into bytes that sort,
 //! [`chunk`] does so for chunk numbers and list indexes, [`legacy`] reads strings of the format before
-//! this one, and [`system`] is what the database knows about itself.
+//! this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
+//! their place: it is what commits leave until their rows have got there.
 //!
 //! Three rules hold throughout:
 //!
@@ -22,6 +23,7 @@
 
 pub mod chunk;
 mod error;
+pub mod journal;
 pub mod legacy;
 pub mod metadata;
 mod reader;
@@ -41,7 +43,7 @@ pub use error::DecodeError;
 pub const KEYSPACE_ID: u64 = 1;
 
 /// The layouts of this crate, as a whole. Stored once per database; another number means another format.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Where a new list starts: as much room to push on the left as on the right.
 pub const LIST_ORIGIN: u64 = u64::MAX / 2;

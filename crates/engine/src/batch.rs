@@ -1,25 +1,28 @@
 //! The effects of a transaction: which rows become what.
 //!
-//! A batch is an ordered overlay over the stored rows. The transaction that builds it reads through it,
-//! a row that is touched ten times is kept once, and it is serialized once, when it is committed. A
-//! savepoint lets one failing command among many be undone without touching the others.
+//! A batch is an overlay over the stored rows. The transaction that builds it reads through it, a row
+//! that is touched ten times is kept once, and it is written out once, when it is committed. A savepoint
+//! lets one failing command among many be undone without touching the others.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
 use std::ops::Bound;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::family::Family;
 
+/// Shared, because a committed row stands in several places at once: see `young` and `cache`.
+pub(crate) type Bytes = Arc<[u8]>;
 /// What becomes of a row: `None` deletes it.
-pub(crate) type Change = Option<Box<[u8]>>;
-pub(crate) type Overlay = BTreeMap<Box<[u8]>, Change>;
+pub(crate) type Change = Option<Bytes>;
+pub(crate) type Changes = FxHashMap<Bytes, Change>;
 
 #[derive(Default)]
 pub struct Batch {
-    families: [Overlay; Family::COUNT],
+    families: [Changes; Family::COUNT],
     /// What the rows changed since the savepoint were before, the latest change last; the outer `None`
     /// says that the overlay had no opinion.
-    undo: Vec<(Family, Box<[u8]>, Option<Change>)>,
+    undo: Vec<(Family, Bytes, Option<Change>)>,
     has_savepoint: bool,
     bytes: usize,
     bytes_at_savepoint: usize,
@@ -31,12 +34,12 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.families.iter().all(BTreeMap::is_empty)
+        self.families.iter().all(Changes::is_empty)
     }
 
     /// The number of rows changed.
     pub fn len(&self) -> usize {
-        self.families.iter().map(BTreeMap::len).sum()
+        self.families.iter().map(Changes::len).sum()
     }
 
     /// About how much memory the changes take.
@@ -44,8 +47,13 @@ impl Batch {
         self.bytes
     }
 
-    pub fn put(&mut self, family: Family, key: &[u8], value: impl Into<Box<[u8]>>) {
-        self.change(family, key, Some(value.into()));
+    pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
+        let value = match value.as_ref() {
+            // One for all, which takes no memory.
+            [] => Bytes::default(),
+            value => Bytes::from(value),
+        };
+        self.change(family, key, Some(value));
     }
 
     pub fn delete(&mut self, family: Family, key: &[u8]) {
@@ -54,9 +62,15 @@ impl Batch {
 
     fn change(&mut self, family: Family, key: &[u8], change: Change) {
         self.bytes += key.len() + change.as_ref().map_or(0, |value| value.len());
-        let before = self.families[family as usize].insert(key.into(), change);
-        if self.has_savepoint {
-            self.undo.push((family, key.into(), before));
+        let rows = &mut self.families[family as usize];
+        let key = match rows.get_key_value(key) {
+            Some((known, _)) => known.clone(),
+            None => Bytes::from(key),
+        };
+        let undo_key = self.has_savepoint.then(|| key.clone());
+        let before = rows.insert(key, change);
+        if let Some(key) = undo_key {
+            self.undo.push((family, key, before));
         }
     }
 
@@ -67,13 +81,14 @@ impl Batch {
             .map(|change| change.as_deref())
     }
 
+    /// The changes of rows within these bounds, in no order.
     pub(crate) fn range(
         &self,
         family: Family,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-    ) -> btree_map::Range<'_, Box<[u8]>, Change> {
-        self.families[family as usize].range::<[u8], _>((lower, upper))
+    ) -> impl Iterator<Item = (&Bytes, &Change)> {
+        in_range(&self.families[family as usize], lower, upper)
     }
 
     pub fn has_changes_in(&self, family: Family) -> bool {
@@ -99,7 +114,7 @@ impl Batch {
         }
     }
 
-    /// Every change, family by family, in key order.
+    /// Every change, family by family.
     pub fn changes(&self) -> impl Iterator<Item = (Family, &[u8], Option<&[u8]>)> {
         Family::ALL.into_iter().flat_map(move |family| {
             self.families[family as usize]
@@ -108,15 +123,28 @@ impl Batch {
         })
     }
 
-    pub fn clear(&mut self) {
-        for rows in &mut self.families {
-            rows.clear();
-        }
-        self.undo.clear();
-        self.has_savepoint = false;
-        self.bytes = 0;
-        self.bytes_at_savepoint = 0;
+    /// The same, to be kept elsewhere.
+    pub(crate) fn into_changes(self) -> impl Iterator<Item = (Family, Bytes, Change)> {
+        Family::ALL
+            .into_iter()
+            .zip(self.families)
+            .flat_map(|(family, rows)| {
+                rows.into_iter()
+                    .map(move |(key, change)| (family, key, change))
+            })
     }
+}
+
+/// Those of some changes that lie within bounds.
+pub(crate) fn in_range<'c>(
+    changes: &'c Changes,
+    lower: Bound<&[u8]>,
+    upper: Bound<&[u8]>,
+) -> impl Iterator<Item = (&'c Bytes, &'c Change)> {
+    use std::ops::RangeBounds;
+    changes
+        .iter()
+        .filter(move |(key, _)| RangeBounds::<[u8]>::contains::<[u8]>(&(lower, upper), key))
 }
 
 #[cfg(test)]
@@ -124,10 +152,12 @@ mod tests {
     use super::*;
 
     fn changes(batch: &Batch) -> Vec<(Family, Vec<u8>, Option<Vec<u8>>)> {
-        batch
+        let mut changes: Vec<_> = batch
             .changes()
             .map(|(family, key, value)| (family, key.to_vec(), value.map(<[u8]>::to_vec)))
-            .collect()
+            .collect();
+        changes.sort();
+        changes
     }
 
     #[test]
@@ -158,7 +188,7 @@ mod tests {
         batch.put(Family::Data, b"a", *b"2");
         batch.delete(Family::Data, b"a");
         batch.put(Family::Data, b"b", *b"3");
-        batch.put(Family::Expiry, b"c", *b"");
+        batch.put(Family::Expiry, b"c", []);
         batch.rollback();
         assert_eq!(changes(&batch), before);
     }

@@ -1,30 +1,28 @@
 //! Making a batch durable and visible: the one seam between one machine and many.
 //!
-//! [`LocalCommitter`] writes to RocksDB. With `--sync always` a single thread drains what all
-//! connections have queued into one write and one fsync, because RocksDB groups threads and not tasks;
-//! otherwise the calling thread writes, and another syncs the log once a second.
+//! [`LocalCommitter`] appends to the journal, and makes the rows young (see `journal` and `young`). With
+//! `--sync always` a single thread takes what all connections have queued into one record and one fsync;
+//! otherwise the calling thread appends, and another syncs once a second. A third thread drains the young
+//! rows into RocksDB.
 //!
-//! Each write also stores the clock's maxima. One writer at a time makes sure that they never fall: two
+//! Each record carries the clock's maxima. One writer at a time makes sure that they never fall: two
 //! threads could otherwise write theirs in the opposite order of their batches.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cairn_encoding::system::{Maxima, SystemKey};
+use cairn_encoding::system::Maxima;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::family::Family;
-use crate::listener::fatal;
+use crate::journal::Journal;
 
 /// When an acknowledged write survives a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +71,12 @@ impl Commit {
     }
 }
 
-/// What the committer's thread does, if it has one.
+/// How long rows stay young, so that those that change again are written once, and many together.
+const YOUTH: Duration = Duration::from_millis(50);
+/// How long to wait after a drain that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// What a thread of the committer does.
 type ThreadBody = fn(&Shared);
 
 type Queued = (Batch, oneshot::Sender<Result<()>>);
@@ -88,68 +91,87 @@ struct Shared {
     engine: Arc<Engine>,
     clock: Arc<Clock>,
     mode: SyncMode,
-    /// Held while writing: the order of commits.
-    writing: Mutex<()>,
-    unsynced: AtomicBool,
+    /// Held from the append until the rows are young: the order of commits.
+    journal: Mutex<Journal>,
     queue: Mutex<Queue>,
+    /// There is something to commit, or the end has come.
     work: Condvar,
+    /// There is something to drain, or the end has come.
+    young: Condvar,
 }
 
 impl Shared {
-    fn write<'b>(&self, batches: impl Iterator<Item = &'b Batch>, sync: bool) -> Result<()> {
-        let _order = self.writing.lock();
+    fn write(&self, batches: Vec<Batch>, sync: bool) -> Result<()> {
+        self.engine.make_room()?;
+        let mut journal = self.journal.lock();
         let (version, timestamp_ms) = self.clock.maxima();
-        let mut maxima = Batch::new();
-        maxima.put(
-            Family::Meta,
-            &SystemKey::Maxima {
-                region: LOCAL_REGION,
-            }
-            .encode(),
-            Maxima {
-                version,
-                timestamp_ms,
-            }
-            .encode(),
-        );
-        let batches = batches.map(|batch| -> &Batch { batch });
-        self.engine
-            .write(batches.chain(std::iter::once(&maxima)), sync)?;
-        self.unsynced.store(!sync, Ordering::Release);
+        let maxima = Maxima {
+            version,
+            timestamp_ms,
+        };
+        let index = journal.append(batches.iter(), maxima)?;
+        if sync && let Some(unsynced) = journal.unsynced() {
+            unsynced.sync();
+            journal.note_synced(&unsynced);
+        }
+        let is_first = self.engine.apply(batches.into_iter(), index, maxima);
+        drop(journal);
+        if is_first {
+            // With the lock the drainer is either asleep, or has yet to look.
+            let _asleep = self.queue.lock();
+            self.young.notify_one();
+        }
         Ok(())
+    }
+
+    fn sync(&self) {
+        let unsynced = self.journal.lock().unsynced();
+        if let Some(unsynced) = unsynced {
+            unsynced.sync();
+            self.journal.lock().note_synced(&unsynced);
+        }
     }
 }
 
 pub struct LocalCommitter {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl LocalCommitter {
-    pub fn new(engine: Arc<Engine>, clock: Arc<Clock>, mode: SyncMode) -> std::io::Result<Self> {
+    /// There is one committer for an engine.
+    pub fn new(engine: Arc<Engine>, clock: Arc<Clock>, mode: SyncMode) -> Result<Self> {
+        let journal = Journal::begin(engine.path(), engine.applied())?;
         let shared = Arc::new(Shared {
             engine,
             clock,
             mode,
-            writing: Mutex::new(()),
-            unsynced: AtomicBool::new(false),
+            journal: Mutex::new(journal),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
+            young: Condvar::new(),
         });
-        let run: Option<(&str, ThreadBody)> = match mode {
-            SyncMode::Always => Some(("commit", commit_loop)),
-            SyncMode::EverySecond => Some(("wal-sync", sync_loop)),
-            SyncMode::No => None,
+        let mut committer = LocalCommitter {
+            shared,
+            threads: Vec::new(),
         };
-        let thread = match run {
-            None => None,
-            Some((name, body)) => {
-                let shared = shared.clone();
-                let builder = std::thread::Builder::new().name(name.into());
-                Some(builder.spawn(move || body(&shared))?)
-            }
-        };
-        Ok(LocalCommitter { shared, thread })
+        committer.spawn("drain", drain_loop)?;
+        match mode {
+            SyncMode::Always => committer.spawn("commit", commit_loop)?,
+            SyncMode::EverySecond => committer.spawn("sync", sync_loop)?,
+            SyncMode::No => {}
+        }
+        Ok(committer)
+    }
+
+    fn spawn(&mut self, name: &str, body: ThreadBody) -> Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || body(&shared))
+            .map_err(|error| EngineError::Storage(format!("cannot start a thread: {error}")))?;
+        self.threads.push(thread);
+        Ok(())
     }
 }
 
@@ -159,7 +181,7 @@ impl Committer for LocalCommitter {
             return Commit::Done(Ok(()));
         }
         if self.shared.mode != SyncMode::Always {
-            return Commit::Done(self.shared.write(std::iter::once(&batch), false));
+            return Commit::Done(self.shared.write(vec![batch], false));
         }
         let (done, outcome) = oneshot::channel();
         let mut queue = self.shared.queue.lock();
@@ -177,17 +199,23 @@ impl Drop for LocalCommitter {
     fn drop(&mut self) {
         self.shared.queue.lock().closed = true;
         self.shared.work.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the commit thread panicked");
+        self.shared.young.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the committer panicked");
+            }
+        }
+        match self.shared.engine.sync() {
+            Ok(()) => self.shared.journal.lock().clear(),
+            Err(error) => {
+                tracing::error!("what is in the journal only is left to the next start: {error}");
+            }
         }
     }
 }
 
 /// Group commit: whatever was queued while the last fsync ran goes into the next.
 fn commit_loop(shared: &Shared) {
-    let mut group = Vec::new();
     loop {
         let mut queue = shared.queue.lock();
         while queue.batches.is_empty() {
@@ -196,15 +224,12 @@ fn commit_loop(shared: &Shared) {
             }
             shared.work.wait(&mut queue);
         }
-        std::mem::swap(&mut group, &mut queue.batches);
+        let group = std::mem::take(&mut queue.batches);
         drop(queue);
 
-        let result = shared.write(group.iter().map(|(batch, _)| batch), true);
-        if let Err(error) = &result {
-            // It may be in the log or not: neither answer would be true.
-            fatal("the write-ahead log could not be written", error);
-        }
-        for (_, done) in group.drain(..) {
+        let (batches, waiting): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let result = shared.write(batches, true);
+        for done in waiting {
             // A client that went away does not wait for its answer.
             let _ = done.send(result.clone());
         }
@@ -219,11 +244,37 @@ fn sync_loop(shared: &Shared) {
         }
         let closed = queue.closed;
         drop(queue);
-        if shared.unsynced.swap(false, Ordering::AcqRel) {
-            shared.engine.sync();
-        }
+        shared.sync();
         if closed {
             return;
+        }
+    }
+}
+
+fn drain_loop(shared: &Shared) {
+    let mut rest = YOUTH;
+    loop {
+        let mut queue = shared.queue.lock();
+        while !queue.closed && !shared.engine.has_young() {
+            shared.young.wait(&mut queue);
+        }
+        if !queue.closed {
+            shared.young.wait_for(&mut queue, rest);
+        }
+        if queue.closed {
+            return;
+        }
+        drop(queue);
+        rest = YOUTH;
+        if let Err(error) = shared.engine.drain() {
+            tracing::error!("cannot move rows out of the journal: {error}");
+            rest = AFTER_FAILURE;
+        }
+        if shared.journal.lock().is_long() {
+            // What is in RocksDB before the sync is on the disk after it.
+            let applied = shared.engine.applied();
+            shared.engine.sync_stored();
+            shared.journal.lock().retire(applied);
         }
     }
 }

@@ -2,27 +2,49 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_encoding::FORMAT_VERSION;
-use cairn_encoding::system::SystemKey;
+use cairn_encoding::system::{Maxima, SystemKey, value};
+use parking_lot::Mutex;
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, DBPinnableSlice, Options,
     ReadOptions, Snapshot, WriteBatch, WriteBufferManager, WriteOptions,
 };
 
+use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::{EngineError, Result};
 use crate::family::Family;
 use crate::filter::{FilterCounters, Gate};
+use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::options::{self, EngineOptions};
-use crate::rows::{Direction, OwnedIterator, Rows};
+use crate::rows::{Direction, Overlay, OwnedIterator, Rows};
 use crate::space;
+use crate::young::{Generation, Known, WalkedRange, Young};
 
-/// A value as it lies in RocksDB's memory; not copied.
-pub type Value<'a> = DBPinnableSlice<'a>;
+/// A row's value where it lies; not copied.
+pub enum Value<'a> {
+    /// Young, or kept for those who ask often.
+    Shared(Arc<[u8]>),
+    /// In RocksDB's memory.
+    Stored(DBPinnableSlice<'a>),
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Value::Shared(bytes) => bytes,
+            Value::Stored(slice) => slice,
+        }
+    }
+}
 
 /// The file that says whose directory this is and which format it holds. It is read before RocksDB is
 /// asked to open anything, because opening changes files.
@@ -54,7 +76,7 @@ impl Database {
         }
     }
 
-    pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+    pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
         Ok(self.db.get_pinned_cf(&self.family(family), key)?)
     }
 }
@@ -111,6 +133,9 @@ pub struct Statistics {
     pub sst_bytes: u64,
     pub live_data_bytes: u64,
     pub memtable_bytes: u64,
+    /// Rows that are committed and not in RocksDB yet.
+    pub young_bytes: u64,
+    pub row_cache_bytes: u64,
     pub block_cache_bytes: u64,
     pub block_cache_capacity: u64,
     pub table_reader_bytes: u64,
@@ -124,6 +149,13 @@ pub struct Statistics {
 
 pub struct Engine {
     database: Arc<Database>,
+    young: Young,
+    /// Young rows beyond this are drained before more are added.
+    young_limit: usize,
+    /// Held while draining.
+    draining: Mutex<()>,
+    /// The last commit that is in RocksDB.
+    applied: AtomicU64,
     gate: Arc<Gate>,
     cache: Cache,
     write_buffers: WriteBufferManager,
@@ -143,6 +175,11 @@ impl Engine {
             write_marker(path, CREATING)?;
         }
 
+        if !is_new && !journal::is_empty(path)? {
+            // The last run did not end in order. To open for writing changes files; if something is damaged
+            // that must be found out before.
+            Engine::open_read_only(path, settings)?;
+        }
         let gate = Arc::new(Gate::default());
         let memory = options::Memory::new(settings);
         let mut database_options = options::database(settings, &memory, &gate);
@@ -155,6 +192,7 @@ impl Engine {
             .map_err(|error| explain_open(error, path))?;
         let engine = Engine::assemble(db, gate, memory, database_options, path)?;
         engine.check_format(is_new)?;
+        engine.replay()?;
         Ok(engine)
     }
 
@@ -183,6 +221,10 @@ impl Engine {
             .map_err(|_| EngineError::Corrupt("a row family is missing".into()))?;
         Ok(Engine {
             database: Arc::new(Database { families, db }),
+            young: Young::new(memory.row_cache),
+            young_limit: memory.young,
+            draining: Mutex::new(()),
+            applied: AtomicU64::new(0),
             gate,
             cache: memory.cache,
             write_buffers: memory.write_buffers,
@@ -199,28 +241,74 @@ impl Engine {
 
     fn check_format(&self, is_new: bool) -> Result<()> {
         let key = SystemKey::Format.encode();
+        let mut is_current = false;
         match self.get(Family::Meta, &key)? {
             Some(value) => {
-                let found = cairn_encoding::system::value::decode_format(&value)?;
+                let found = value::decode_format(&value)?;
                 if found > FORMAT_VERSION {
                     return Err(EngineError::NewerFormat {
                         found,
                         known: FORMAT_VERSION,
                     });
                 }
+                is_current = found == FORMAT_VERSION;
             }
-            None if is_new => {
-                let mut batch = Batch::new();
-                let value = cairn_encoding::system::value::encode_format(FORMAT_VERSION);
-                batch.put(Family::Meta, &key, value);
-                self.write([&batch], true)?;
-            }
+            None if is_new => {}
             None => return Err(EngineError::Corrupt("the format version is missing".into())),
         }
-        if is_new {
+        // Format 1 had no journal; there is nothing to convert, but who knows only that format must not
+        // open the database any more.
+        if is_new || !is_current {
+            let mut batch = Batch::new();
+            batch.put(Family::Meta, &key, value::encode_format(FORMAT_VERSION));
+            self.write([&batch], true)?;
             write_marker(&self.path, "")?;
         }
         Ok(())
+    }
+
+    /// Brings what an earlier run left in the journal into RocksDB, for good.
+    fn replay(&self) -> Result<()> {
+        let replayed = self.read_journal(Engine::make_room)?;
+        self.drain()?;
+        if let Replayed::Gap = replayed {
+            let last = self.applied();
+            tracing::warn!(
+                "the journal breaks off after commit {last}: what followed was not synced"
+            );
+        }
+        self.database.sync();
+        Ok(())
+    }
+
+    /// Makes everything in the journal young that RocksDB does not have, calling `after_each` record.
+    pub(crate) fn read_journal(
+        &self,
+        after_each: impl Fn(&Engine) -> Result<()>,
+    ) -> Result<Replayed> {
+        let key = SystemKey::AppliedIndex {
+            region: LOCAL_REGION,
+        };
+        let applied = match self.database.get(Family::Meta, &key.encode())? {
+            Some(index) => value::decode_applied_index(&index)?,
+            None => 0,
+        };
+        self.applied.store(applied, Ordering::Release);
+        journal::replay(&self.path, applied, |record| {
+            let mut batch = Batch::new();
+            for row in record.rows() {
+                let (family, key, value) = row?;
+                let family = Family::of_byte(family)
+                    .ok_or_else(|| EngineError::Corrupt("an unknown row family".into()))?;
+                match value {
+                    Some(value) => batch.put(family, key, value),
+                    None => batch.delete(family, key),
+                }
+            }
+            let batch = std::iter::once(batch);
+            self.young.apply(batch, record.index, record.maxima);
+            after_each(self)
+        })
     }
 
     /// From now on compaction filters may drop rows. Called once the store has finished what an
@@ -234,7 +322,16 @@ impl Engine {
     }
 
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.database.get(family, key)
+        match self.young.get(family, key) {
+            Known::Row(row) => Ok(row.map(Value::Shared)),
+            Known::Below(fetch) => {
+                let stored = self.database.get(family, key)?;
+                if let Some(fetch) = fetch {
+                    fetch.keep(stored.as_deref());
+                }
+                Ok(stored.map(Value::Stored))
+            }
+        }
     }
 
     /// Walks the rows in `[lower, upper)`; an empty `upper` is no bound. With a batch, its changes are
@@ -278,29 +375,106 @@ impl Engine {
         if !upper.is_empty() {
             options.set_iterate_upper_bound(upper);
         }
-        let stored = OwnedIterator::new(self.database.clone(), family, options);
-        Rows::new(stored, batch, family, lower.into(), upper.into(), direction)
+        let range = WalkedRange::new(family, lower, upper);
+        // What comes first hides what comes later: the batch is newer than anything committed.
+        let mut changes = batch.map_or_else(Vec::new, |batch| range.of_batch(batch));
+        let mut failure = None;
+        let mut drains = 0;
+        let mut options = Some(options);
+        let stored = loop {
+            // After a drain that failed, or left many rows that came meanwhile, they are carried along.
+            let has_limit = !self.is_read_only && failure.is_none() && drains < 2;
+            let opened = self.young.open_walk(&range, has_limit, &mut changes, || {
+                let options = options.take().unwrap_or_default();
+                OwnedIterator::new(self.database.clone(), family, options)
+            });
+            match opened {
+                Some(stored) => break stored,
+                None => failure = self.drain().err(),
+            }
+            drains += 1;
+        };
+        let overlay = Overlay::new(changes, direction);
+        Rows::new(stored, overlay, lower.into())
     }
 
-    /// Writes batches as one atomic change. Only committers call this, and opening.
+    /// Makes commits visible, all of them at once. True if there was nothing to drain before.
+    pub(crate) fn apply(
+        &self,
+        batches: impl Iterator<Item = Batch>,
+        index: u64,
+        maxima: Maxima,
+    ) -> bool {
+        self.young.apply(batches, index, maxima)
+    }
+
+    /// Makes sure that more may be committed.
+    pub(crate) fn make_room(&self) -> Result<()> {
+        if self.young.active_bytes() > self.young_limit {
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_young(&self) -> bool {
+        !self.young.is_empty()
+    }
+
+    /// The last commit that is in RocksDB, whether that is synced or not.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Moves all rows that were young when this was called into RocksDB.
+    pub(crate) fn drain(&self) -> Result<()> {
+        let _one_at_a_time = self.draining.lock();
+        // The first may be one that an earlier, failed drain has left.
+        for _ in 0..2 {
+            let Some(generation) = self.young.rotate() else {
+                break;
+            };
+            self.write_generation(&generation)?;
+            self.applied.store(generation.applied, Ordering::Release);
+            self.young.drained();
+        }
+        Ok(())
+    }
+
+    fn write_generation(&self, generation: &Generation) -> Result<()> {
+        let mut writes = WriteBatch::with_capacity_bytes(generation.bytes());
+        for family in Family::ALL {
+            let handle = self.database.family(family);
+            for (key, change) in generation.sorted(family) {
+                match change {
+                    Some(value) => writes.put_cf(&handle, key, value),
+                    None => writes.delete_cf(&handle, key),
+                }
+            }
+        }
+        Ok(self.database.db.write(&writes)?)
+    }
+
+    /// Writes batches straight to RocksDB, after what is young: for facts about the database that are set
+    /// while it is being opened.
     pub(crate) fn write<'b>(
         &self,
-        batches: impl IntoIterator<Item = &'b Batch>,
+        batches: impl IntoIterator<Item = &'b Batch> + Clone,
         sync: bool,
     ) -> Result<()> {
+        self.drain()?;
         let mut writes = WriteBatch::default();
-        for batch in batches {
-            for (family, key, value) in batch.changes() {
-                let family = self.database.family(family);
-                match value {
-                    Some(value) => writes.put_cf(&family, key, value),
-                    None => writes.delete_cf(&family, key),
-                }
+        for (family, key, value) in batches.clone().into_iter().flat_map(Batch::changes) {
+            let family = self.database.family(family);
+            match value {
+                Some(value) => writes.put_cf(&family, key, value),
+                None => writes.delete_cf(&family, key),
             }
         }
         let mut options = WriteOptions::default();
         options.set_sync(sync);
-        Ok(self.database.db.write_opt(&writes, &options)?)
+        self.young.note_stored(batches.into_iter(), || {
+            Ok(self.database.db.write_opt(&writes, &options)?)
+        })
     }
 
     /// Deletes one row at once, outside any transaction: for what is found at open.
@@ -310,14 +484,22 @@ impl Engine {
         self.write([&batch], true)
     }
 
-    /// Makes everything written so far survive a power cut.
-    pub fn sync(&self) {
+    /// Makes everything committed so far survive a power cut.
+    pub fn sync(&self) -> Result<()> {
+        self.drain()?;
+        self.database.sync();
+        Ok(())
+    }
+
+    /// The same for what is in RocksDB already.
+    pub(crate) fn sync_stored(&self) {
         self.database.sync();
     }
 
     /// Drops whole dead ranges: `[from, to)` in each of the families. Rows there must be dead already,
     /// durably so; open walks keep what they pinned.
     pub fn drop_range(&self, families: &[Family], from: &[u8], to: &[u8]) -> Result<()> {
+        self.drain()?;
         let mut writes = WriteBatch::default();
         let mut files = Vec::new();
         for &family in families {
@@ -341,6 +523,7 @@ impl Engine {
 
     /// Writes out the memtables, so that the next open has no log to replay.
     pub fn flush(&self) -> Result<()> {
+        self.drain()?;
         for family in Family::ALL {
             self.database.db.flush_cf(&self.database.family(family))?;
         }
@@ -349,6 +532,7 @@ impl Engine {
 
     /// Writes out the memtables and compacts every level of every family, filters included.
     pub fn compact(&self) -> Result<()> {
+        self.drain()?;
         let mut options = CompactOptions::default();
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         // Metadata first: what it loses, the rows lose in the same go.
@@ -363,7 +547,8 @@ impl Engine {
     }
 
     /// Compacts one range of a family; an empty bound is none.
-    pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) {
+    pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) -> Result<()> {
+        self.drain()?;
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
         options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
@@ -371,6 +556,7 @@ impl Engine {
         self.database
             .db
             .compact_range_cf_opt(&family, bound(from), bound(to), &options);
+        Ok(())
     }
 
     /// About how many bytes of files the rows in `[from, to)` take.
@@ -425,6 +611,8 @@ impl Engine {
             sst_bytes: sum("rocksdb.total-sst-files-size"),
             live_data_bytes: sum("rocksdb.estimate-live-data-size"),
             memtable_bytes: self.write_buffers.get_usage() as u64,
+            young_bytes: self.young.bytes() as u64,
+            row_cache_bytes: self.young.cache().bytes(),
             block_cache_bytes: self.cache.get_usage() as u64,
             block_cache_capacity: self.cache.get_capacity() as u64,
             table_reader_bytes: sum("rocksdb.estimate-table-readers-mem"),
@@ -456,7 +644,7 @@ impl Drop for Engine {
         // that no filter can hold the last reference to the database.
         self.gate.close();
         if !self.is_read_only {
-            self.sync();
+            self.database.sync();
         }
         self.database.db.cancel_all_background_work(true);
     }

@@ -1,6 +1,7 @@
 //! The row families: RocksDB calls them column families.
 
-/// Where a row lives. The discriminant indexes arrays of per-family things.
+/// Where a row lives. The discriminant indexes arrays of per-family things, and stands for the family in the
+/// journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(u8)]
 pub enum Family {
@@ -29,6 +30,10 @@ impl Family {
     /// The families that hold keys and their contents, whose rows all begin with
     /// `keyspace_id | index_id`.
     pub const KEYED: [Family; 3] = [Family::Metadata, Family::Data, Family::ZsetScore];
+
+    pub(crate) fn of_byte(byte: u8) -> Option<Family> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
 
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,18 +9,21 @@
 //! compaction filters need, and those it takes from `cairn-encoding`.
 
 mod batch;
+mod cache;
 mod clock;
 mod commit;
 mod engine;
 mod error;
 mod family;
 mod filter;
+mod journal;
 mod listener;
 mod memory;
 mod options;
 mod read_only;
 mod rows;
 mod space;
+mod young;
 
 /// A single machine is one region, and this is its number.
 pub const LOCAL_REGION: u64 = 1;

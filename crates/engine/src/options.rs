@@ -34,10 +34,14 @@ impl Default for EngineOptions {
     }
 }
 
-/// The one budget that blocks, index and filter blocks, and memtables share.
+/// The one budget that blocks, index and filter blocks, memtables, hot rows and young rows share.
 pub(crate) struct Memory {
     pub(crate) cache: Cache,
     pub(crate) write_buffers: WriteBufferManager,
+    /// For the cache of hot rows.
+    pub(crate) row_cache: usize,
+    /// For rows that wait to be moved into RocksDB; as much again is being moved.
+    pub(crate) young: usize,
     /// The size at which one memtable is written out.
     memtable: usize,
 }
@@ -46,7 +50,7 @@ impl Memory {
     pub(crate) fn new(settings: &EngineOptions) -> Self {
         // The rest is for what is not counted: buffers of connections, compaction buffers, table readers,
         // and the allocator's own overhead, which is about a fifth.
-        let cache_bytes = settings.memory / 16 * 9;
+        let cache_bytes = settings.memory / 16 * 6;
         // The clock cache takes no lock on a hit, unlike the LRU cache. Zero lets it size itself.
         let cache = Cache::new_hyper_clock_cache(cache_bytes, 0);
         // Memtables are charged to the cache, so that a burst of writes takes its memory from cached
@@ -59,6 +63,8 @@ impl Memory {
         Memory {
             cache,
             write_buffers,
+            row_cache: settings.memory / 8,
+            young: (settings.memory / 32).min(32 * MIB),
             // Several memtables of several families must fit in their quarter.
             memtable: (settings.memory / 16).clamp(2 * MIB, 64 * MIB),
         }
@@ -69,6 +75,8 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     let mut options = Options::default();
     options.increase_parallelism(settings.background_threads as i32);
     options.set_write_buffer_manager(&memory.write_buffers);
+    // There is one writer, the drain; it writes in key order, which this makes use of.
+    options.set_allow_concurrent_memtable_write(false);
     // Cut a compaction into parts that run beside each other: large ones delay smaller, urgent ones.
     options.set_max_subcompactions(settings.background_threads as u32);
     // Keeps every table open: the readers' memory is charged to the cache, and a closed table costs a

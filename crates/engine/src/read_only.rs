@@ -6,7 +6,7 @@
 //! to see. A log that goes after the manifest was read, and before it could be replayed, is not: its rows
 //! are in a table that this open knows nothing of, and they would be missing without a word. Logs go in
 //! the order in which they came, so if all that were there before the open are there after it, none was
-//! missed; otherwise the open is done again.
+//! missed; otherwise the open is done again. What the journal holds beyond that is kept in memory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ use crate::engine::{Engine, cannot, check_marker};
 use crate::error::{EngineError, Result};
 use crate::family::Family;
 use crate::filter::Gate;
+use crate::journal::{self, Replayed};
 use crate::options::{self, EngineOptions};
 
 /// A log goes once in some seconds even under heavy writes.
@@ -41,7 +42,11 @@ impl Engine {
             let opened = open_as_it_is(path, settings);
             let after = files(path)?;
             match opened {
-                Ok(engine) if logs(&before).all(|log| after.contains(log)) => return Ok(engine),
+                // A gap where nothing has changed is what a power cut has left.
+                Ok((engine, Replayed::Whole)) if logs(&before).all(|log| after.contains(log)) => {
+                    return Ok(engine);
+                }
+                Ok((engine, Replayed::Gap)) if before == after => return Ok(engine),
                 Err(error) if before == after => return Err(error),
                 _ => {}
             }
@@ -53,21 +58,26 @@ impl Engine {
     }
 }
 
-fn open_as_it_is(path: &Path, settings: &EngineOptions) -> Result<Engine> {
+fn open_as_it_is(path: &Path, settings: &EngineOptions) -> Result<(Engine, Replayed)> {
     let gate = Arc::new(Gate::default());
     let memory = options::Memory::new(settings);
     let database_options = options::database(settings, &memory, &gate);
     let families = Family::ALL.map(|family| options::family(family, settings, &memory, None));
     let refuse_logs = false;
     let db = DB::open_cf_descriptors_read_only(&database_options, path, families, refuse_logs)?;
-    Ok(Engine::assemble(db, gate, memory, database_options, path)?.read_only())
+    let engine = Engine::assemble(db, gate, memory, database_options, path)?.read_only();
+    // The journal second: what is missing there is in RocksDB, unless it was moved in between, which
+    // leaves a gap.
+    let replayed = engine.read_journal(|_| Ok(()))?;
+    Ok((engine, replayed))
 }
 
 fn files(path: &Path) -> Result<BTreeSet<OsString>> {
     let list = || -> std::io::Result<BTreeSet<OsString>> {
-        fs::read_dir(path)?
-            .map(|entry| Ok(entry?.file_name()))
-            .collect()
+        let segments = journal::list(path)?.into_iter();
+        let segments = segments.map(|(_, path)| Ok(path.into_os_string()));
+        let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
+        entries.chain(segments).collect()
     };
     list().map_err(|error| cannot("list", path, &error))
 }

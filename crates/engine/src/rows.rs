@@ -1,16 +1,15 @@
-//! Walking rows in key order, with a pending batch shown on top of what is stored.
+//! Walking rows in key order, with changes that are not stored yet shown on top of what is.
 //!
 //! [`Rows`] is a lending iterator: `next` gives slices that live until the following call, so a walk
 //! over a million rows allocates nothing. RocksDB pins the files and memtables an iterator was opened
-//! on, so a walk shows one moment in time however long it lasts.
+//! on, and the changes on top are shared, so a walk shows one moment in time however long it lasts.
 
-use std::collections::btree_map;
-use std::ops::Bound;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rust_rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
-use crate::batch::{Batch, Change};
+use crate::batch::{Bytes, Change};
 use crate::engine::Database;
 use crate::error::Result;
 use crate::family::Family;
@@ -49,121 +48,113 @@ impl OwnedIterator {
     }
 }
 
-type Changes<'b> = btree_map::Range<'b, Box<[u8]>, Change>;
-
-/// The pending changes of the walked range, in the walk's direction.
-struct Pending<'b> {
-    changes: Option<Changes<'b>>,
+/// Changes to the rows of a walk, each row once, in key order.
+pub(crate) struct Overlay {
+    changes: Vec<(Bytes, Change)>,
     direction: Direction,
-    next: Option<(&'b [u8], Option<&'b [u8]>)>,
+    /// How many changes lie before the walk, and behind it if it goes backward.
+    next: usize,
 }
 
-impl<'b> Pending<'b> {
-    fn new(changes: Option<Changes<'b>>, direction: Direction) -> Self {
-        let mut pending = Pending {
+impl Overlay {
+    /// Of several changes of one row the first counts.
+    pub(crate) fn new(mut changes: Vec<(Bytes, Change)>, direction: Direction) -> Self {
+        changes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        changes.dedup_by(|(a, _), (b, _)| a == b);
+        Overlay {
             changes,
             direction,
-            next: None,
-        };
-        pending.advance();
-        pending
+            next: 0,
+        }
+    }
+
+    /// The change that the walk comes to next.
+    fn next(&self) -> Option<&(Bytes, Change)> {
+        match self.direction {
+            Direction::Forward => self.changes.get(self.next),
+            Direction::Backward => self.changes[..self.next].last(),
+        }
     }
 
     fn advance(&mut self) {
-        let next = self
-            .changes
-            .as_mut()
-            .and_then(|changes| match self.direction {
-                Direction::Forward => changes.next(),
-                Direction::Backward => changes.next_back(),
-            });
-        self.next = next.map(|(key, change)| (&**key, change.as_deref()));
+        match self.direction {
+            Direction::Forward => self.next += 1,
+            Direction::Backward => self.next -= 1,
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.next = match self.direction {
+            Direction::Forward => 0,
+            Direction::Backward => self.changes.len(),
+        };
+    }
+
+    fn seek(&mut self, to: &[u8]) {
+        self.next = match self.direction {
+            Direction::Forward => self.changes.partition_point(|(key, _)| **key < *to),
+            Direction::Backward => self.changes.partition_point(|(key, _)| **key <= *to),
+        };
     }
 }
 
 /// Which side the row under the cursor comes from.
-enum Cursor<'b> {
+enum Cursor {
     Stored,
-    Pending(&'b [u8], &'b [u8]),
+    /// The change at this place.
+    Pending(usize),
 }
 
 pub struct Rows<'b> {
     stored: OwnedIterator,
-    batch: Option<&'b Batch>,
-    family: Family,
+    overlay: Overlay,
     lower: Box<[u8]>,
-    /// Exclusive; empty means that there is none.
-    upper: Box<[u8]>,
     direction: Direction,
-    pending: Pending<'b>,
     /// The stored side stands on a row that was already given out.
     stored_is_spent: bool,
     positioned: bool,
+    lifetime: PhantomData<&'b ()>,
 }
 
 impl<'b> Rows<'b> {
-    pub(crate) fn new(
-        stored: OwnedIterator,
-        batch: Option<&'b Batch>,
-        family: Family,
-        lower: Box<[u8]>,
-        upper: Box<[u8]>,
-        direction: Direction,
-    ) -> Self {
+    pub(crate) fn new(stored: OwnedIterator, overlay: Overlay, lower: Box<[u8]>) -> Self {
         Rows {
             stored,
-            batch: batch.filter(|batch| batch.has_changes_in(family)),
-            family,
+            direction: overlay.direction,
+            overlay,
             lower,
-            upper,
-            direction,
-            pending: Pending::new(None, direction),
             stored_is_spent: false,
             positioned: false,
+            lifetime: PhantomData,
         }
     }
 
     /// Whether a pending batch has a part in this walk, so that it cannot outlive its transaction.
     pub fn has_pending(&self) -> bool {
-        self.batch.is_some()
+        false
     }
 
     /// The same walk, free of the transaction, if no pending batch has a part in it.
     pub fn into_stored(self) -> Option<Rows<'static>> {
-        match self.batch {
-            Some(_) => None,
-            None => Some(Rows {
-                stored: self.stored,
-                batch: None,
-                family: self.family,
-                lower: self.lower,
-                upper: self.upper,
-                direction: self.direction,
-                pending: Pending::new(None, self.direction),
-                stored_is_spent: self.stored_is_spent,
-                positioned: self.positioned,
-            }),
-        }
+        Some(Rows {
+            stored: self.stored,
+            overlay: self.overlay,
+            lower: self.lower,
+            direction: self.direction,
+            stored_is_spent: self.stored_is_spent,
+            positioned: self.positioned,
+            lifetime: PhantomData,
+        })
     }
 
     /// Moves so that `next` gives the first row at or after `key` (at or before it, walking backward).
     pub fn seek(&mut self, key: &[u8]) {
         self.positioned = true;
         self.stored_is_spent = false;
+        self.overlay.seek(key);
         match self.direction {
-            Direction::Forward => {
-                let key = key.max(&self.lower);
-                self.stored.iterator.seek(key);
-                self.pending = self.open_pending(Bound::Included(key), self.upper_bound());
-            }
-            Direction::Backward => {
-                self.stored.iterator.seek_for_prev(key);
-                let upper = match self.upper_bound() {
-                    Bound::Excluded(upper) if upper <= key => Bound::Excluded(upper),
-                    _ => Bound::Included(key),
-                };
-                self.pending = self.open_pending(Bound::Included(&self.lower), upper);
-            }
+            Direction::Forward => self.stored.iterator.seek(key.max(&self.lower)),
+            Direction::Backward => self.stored.iterator.seek_for_prev(key),
         }
     }
 
@@ -171,33 +162,11 @@ impl<'b> Rows<'b> {
     pub fn rewind(&mut self) {
         self.positioned = true;
         self.stored_is_spent = false;
+        self.overlay.rewind();
         match self.direction {
             Direction::Forward => self.stored.iterator.seek(&self.lower),
             Direction::Backward => self.stored.iterator.seek_to_last(),
         }
-        self.pending = self.open_pending(Bound::Included(&self.lower), self.upper_bound());
-    }
-
-    fn upper_bound(&self) -> Bound<&[u8]> {
-        if self.upper.is_empty() {
-            Bound::Unbounded
-        } else {
-            Bound::Excluded(&self.upper)
-        }
-    }
-
-    fn open_pending(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Pending<'b> {
-        let Some(batch) = self.batch else {
-            return Pending::new(None, self.direction);
-        };
-        // BTreeMap::range panics on a range whose end lies before its start.
-        let empty = match (lower, upper) {
-            (Bound::Included(from), Bound::Excluded(to)) => from >= to,
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            _ => false,
-        };
-        let changes = (!empty).then(|| batch.range(self.family, lower, upper));
-        Pending::new(changes, self.direction)
     }
 
     /// The next row, as key and value.
@@ -208,12 +177,15 @@ impl<'b> Rows<'b> {
         }
         match self.find_next()? {
             None => Ok(None),
-            Some(Cursor::Pending(key, value)) => Ok(Some((key, value))),
+            Some(Cursor::Pending(at)) => {
+                let (key, change) = &self.overlay.changes[at];
+                Ok(change.as_deref().map(|value| (&**key, value)))
+            }
             Some(Cursor::Stored) => Ok(self.stored.iterator.item()),
         }
     }
 
-    fn find_next(&mut self) -> Result<Option<Cursor<'b>>> {
+    fn find_next(&mut self) -> Result<Option<Cursor>> {
         loop {
             if std::mem::take(&mut self.stored_is_spent) {
                 match self.direction {
@@ -225,24 +197,29 @@ impl<'b> Rows<'b> {
             if stored.is_none() {
                 self.stored.iterator.status()?;
             }
-            let Some((pending, change)) = self.pending.next else {
+            let Some((pending, change)) = self.overlay.next() else {
                 self.stored_is_spent = stored.is_some();
                 return Ok(stored.map(|_| Cursor::Stored));
             };
             let order = match (stored, self.direction) {
                 (None, _) => std::cmp::Ordering::Greater,
                 (Some(stored), Direction::Forward) => stored.cmp(pending),
-                (Some(stored), Direction::Backward) => pending.cmp(stored),
+                (Some(stored), Direction::Backward) => (**pending).cmp(stored),
             };
             if order.is_lt() {
                 self.stored_is_spent = true;
                 return Ok(Some(Cursor::Stored));
             }
             // The pending change comes first, and hides the stored row of the same key.
+            let is_put = change.is_some();
             self.stored_is_spent = order.is_eq();
-            self.pending.advance();
-            if let Some(value) = change {
-                return Ok(Some(Cursor::Pending(pending, value)));
+            let at = match self.direction {
+                Direction::Forward => self.overlay.next,
+                Direction::Backward => self.overlay.next - 1,
+            };
+            self.overlay.advance();
+            if is_put {
+                return Ok(Some(Cursor::Pending(at)));
             }
         }
     }

@@ -64,7 +64,7 @@ impl Fresh {
         txn: &WriteTxn,
         family: Family,
         key: &[u8],
-        value: impl Into<Box<[u8]>>,
+        value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.batch.put(family, key, value);
         if self.batch.bytes() < SPILL_BYTES {

@@ -78,13 +78,7 @@ impl Hash {
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        txn: &mut WriteTxn,
-        row_key: &[u8],
-        value: impl Into<Box<[u8]>>,
-        is_new: bool,
-    ) {
+    fn put(&mut self, txn: &mut WriteTxn, row_key: &[u8], value: impl AsRef<[u8]>, is_new: bool) {
         txn.put(Family::Data, row_key, value);
         if is_new {
             self.0.grow(1);

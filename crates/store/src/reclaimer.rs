@@ -44,7 +44,7 @@ impl Store {
         if dead.is_empty() {
             return Ok(());
         }
-        self.engine().sync();
+        self.engine().sync()?;
         for index in &dead {
             let (mut lower, mut upper) = (Vec::new(), Vec::new());
             row::index_prefix(&mut lower, *index);
@@ -58,7 +58,7 @@ impl Store {
         // Expiry rows lie among those of other databases; the filter finds them while these are still
         // listed as dead.
         if self.has_rows(Family::Expiry, &[], &[])? {
-            self.engine().compact_range(Family::Expiry, &[], &[]);
+            self.engine().compact_range(Family::Expiry, &[], &[])?;
         }
         let mut txn = WriteTxn::new(self.clone(), Patience::Long);
         for index in &dead {
@@ -140,7 +140,7 @@ impl Store {
         }
         drop(rows);
         if !dead.is_empty() {
-            self.engine().sync();
+            self.engine().sync()?;
             for (lower, upper) in &dead {
                 self.engine().drop_range(&[family], lower, upper)?;
             }

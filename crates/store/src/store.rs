@@ -13,7 +13,7 @@ use cairn_engine::{
 
 use crate::count::Counts;
 use crate::databases::{self, Databases};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expirer::Expirer;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
@@ -63,8 +63,7 @@ impl Store {
         };
         let may_have_legacy = engine.get(Family::Meta, &legacy_key.encode())?.is_some();
         let (databases, missing) = Databases::load(&engine, options.databases)?;
-        let committer = LocalCommitter::new(engine.clone(), clock.clone(), options.sync)
-            .map_err(|error| Error::reply(format!("cannot start a thread: {error}")))?;
+        let committer = LocalCommitter::new(engine.clone(), clock.clone(), options.sync)?;
         let store = Arc::new(Store {
             committer: Box::new(committer),
             engine,

@@ -403,7 +403,7 @@ impl WriteTxn {
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 
-    pub fn put(&mut self, family: Family, key: &[u8], value: impl Into<Box<[u8]>>) {
+    pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
         self.read.batch.put(family, key, value);
     }
 

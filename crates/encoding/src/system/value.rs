@@ -9,8 +9,8 @@
 //!   Maxima             version u64 | timestamp_ms u64
 //!   Watermark          milliseconds u64
 //!   LegacyMayExist     (empty)
-//!   AppliedIndex       ┐ written and read by consensus alone: opaque here
-//!   RegionDescriptor   ┘
+//!   AppliedIndex       index u64
+//!   RegionDescriptor   written and read by consensus alone: opaque here
 //! ```
 //!
 //! A pair of functions for each, rather than one for each width, so that a call site says which row it
@@ -99,6 +99,14 @@ pub fn decode_watermark(value: &[u8]) -> Result<u64, DecodeError> {
     decode_u64("watermark value", "milliseconds", value)
 }
 
+pub fn encode_applied_index(index: u64) -> [u8; 8] {
+    index.to_be_bytes()
+}
+
+pub fn decode_applied_index(value: &[u8]) -> Result<u64, DecodeError> {
+    decode_u64("applied index value", "index", value)
+}
+
 pub fn decode_legacy_may_exist(value: &[u8]) -> Result<(), DecodeError> {
     Reader::new("legacy mark value", value).finish()
 }
@@ -120,10 +128,11 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        assert_bytes(&encode_format(FORMAT_VERSION), "00000001");
+        assert_bytes(&encode_format(FORMAT_VERSION), "00000002");
         assert_bytes(&encode_database(NUMBER), "0102030405060708");
         assert_bytes(&encode_next_index(NUMBER), "0102030405060708");
         assert_bytes(&encode_watermark(NUMBER), "0102030405060708");
+        assert_bytes(&encode_applied_index(NUMBER), "0102030405060708");
         let maxima = Maxima {
             version: NUMBER,
             timestamp_ms: 9,
@@ -143,6 +152,10 @@ mod tests {
         assert_eq!(decode_database(&encode_database(NUMBER)), Ok(NUMBER));
         assert_eq!(decode_next_index(&encode_next_index(NUMBER)), Ok(NUMBER));
         assert_eq!(decode_watermark(&encode_watermark(NUMBER)), Ok(NUMBER));
+        assert_eq!(
+            decode_applied_index(&encode_applied_index(NUMBER)),
+            Ok(NUMBER)
+        );
         assert_eq!(decode_dead_index(EMPTY), Ok(()));
         assert_eq!(decode_legacy_may_exist(EMPTY), Ok(()));
         let maxima = Maxima {

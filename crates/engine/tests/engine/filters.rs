@@ -10,7 +10,7 @@ use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
 use cairn_encoding::system::{SystemKey, value};
-use cairn_engine::{Engine, Family, LOCAL_REGION};
+use cairn_engine::{Direction, Engine, Family, LOCAL_REGION};
 
 use crate::support::{all_rows, commit, open, ticker};
 
@@ -225,8 +225,11 @@ fn sow(engine: &Arc<Engine>, rows: &[Planted]) {
     });
 }
 
+/// By a walk: a single row may be remembered, and a dead one would be asked for by nobody else.
 fn is_there(engine: &Engine, row: &Planted) -> bool {
-    engine.get(row.family, &row.key).unwrap().is_some()
+    let end = [&row.key[..], &[0]].concat();
+    let mut rows = engine.rows(None, row.family, &row.key, &end, Direction::Forward);
+    rows.next().unwrap().is_some()
 }
 
 fn assert_all_there(engine: &Engine, rows: &[Planted]) {
@@ -389,11 +392,11 @@ fn a_compaction_that_filters_syncs_the_log_first() {
 
     delete();
     let before = synced();
-    compact();
+    compact().unwrap();
     assert_eq!(synced(), before, "no filter, no reason to sync");
     engine.start_filters();
     delete();
-    compact();
+    compact().unwrap();
     assert!(synced() > before);
     assert!(!is_there(&engine, &field.rows[1]));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_engine::{
@@ -48,22 +48,41 @@ pub fn all_rows(engine: &Engine, family: Family) -> Result<Vec<Row>> {
     Ok(all)
 }
 
-/// What the files of a directory hold, by name.
-pub fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(path).unwrap().map(|entry| {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        (name, fs::read(entry.path()).unwrap())
-    });
-    entries.collect()
+/// The files of a directory and of those inside it, by their paths from there.
+pub fn paths(directory: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = PathBuf::from(path.file_name().unwrap());
+        if path.is_dir() {
+            paths.extend(self::paths(&path).iter().map(|inner| name.join(inner)));
+        } else {
+            paths.push(name);
+        }
+    }
+    paths.sort();
+    paths
 }
 
-/// A copy of the directory as it is now: what a process that dies at this moment leaves behind.
+/// What the files of a directory hold, by name.
+pub fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = paths(path).into_iter().map(|name| {
+        let content = fs::read(path.join(&name)).unwrap();
+        (name.into_os_string().into_string().unwrap(), content)
+    });
+    files.collect()
+}
+
+/// A copy of the directory as it is now: what a process that dies at this moment leaves behind. Files are
+/// copied in the order in which they are written, so that none is behind what depends on it.
 pub fn image(path: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(path).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    fs::create_dir_all(copy.path().join("journal")).unwrap();
+    for name in paths(path) {
+        // One that has gone meanwhile is not needed.
+        if let Ok(content) = fs::read(path.join(&name)) {
+            fs::write(copy.path().join(&name), content).unwrap();
+        }
     }
     copy
 }

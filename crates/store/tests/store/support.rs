@@ -248,11 +248,21 @@ fn request(names: &[&str], mode: Mode) -> Request {
 /// A copy of the directory as it is now: what a process that dies at this moment leaves behind.
 pub fn crash_image(path: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(path).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
+    copy_files(path, copy.path());
     copy
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copy = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_files(&entry.path(), &copy);
+        } else {
+            std::fs::copy(entry.path(), copy).unwrap();
+        }
+    }
 }
 
 /// One of RocksDB's counters.
