@@ -4,28 +4,28 @@
 //! that is touched ten times is kept once, and it is written out once, when it is committed. A savepoint
 //! lets one failing command among many be undone without touching the others.
 
-use std::ops::Bound;
-use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
-
 use crate::family::Family;
-
-/// Shared, because a committed row stands in several places at once: see `young` and `cache`.
-pub(crate) type Bytes = Arc<[u8]>;
-/// What becomes of a row: `None` deletes it.
-pub(crate) type Change = Option<Bytes>;
-pub(crate) type Changes = FxHashMap<Bytes, Change>;
+use crate::row::{Row, hash};
+use crate::table::Table;
 
 #[derive(Default)]
 pub struct Batch {
-    families: [Changes; Family::COUNT],
-    /// What the rows changed since the savepoint were before, the latest change last; the outer `None`
-    /// says that the overlay had no opinion.
-    undo: Vec<(Family, Bytes, Option<Change>)>,
+    rows: Table,
+    /// How many rows of each family there are.
+    counts: [usize; Family::COUNT],
+    /// What the rows changed since the savepoint were before, the latest change last.
+    undo: Vec<Before>,
     has_savepoint: bool,
     bytes: usize,
     bytes_at_savepoint: usize,
+}
+
+/// What the batch had to say of a row before it was changed.
+struct Before {
+    hash: u64,
+    /// The row as it is now: the undone change.
+    changed: Row,
+    before: Option<Row>,
 }
 
 impl Batch {
@@ -34,12 +34,12 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.families.iter().all(Changes::is_empty)
+        self.rows.is_empty()
     }
 
     /// The number of rows changed.
     pub fn len(&self) -> usize {
-        self.families.iter().map(Changes::len).sum()
+        self.rows.len()
     }
 
     /// About how much memory the changes take.
@@ -48,51 +48,42 @@ impl Batch {
     }
 
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
-        let value = match value.as_ref() {
-            // One for all, which takes no memory.
-            [] => Bytes::default(),
-            value => Bytes::from(value),
-        };
-        self.change(family, key, Some(value));
+        self.change(family, key, Some(value.as_ref()));
     }
 
     pub fn delete(&mut self, family: Family, key: &[u8]) {
         self.change(family, key, None);
     }
 
-    fn change(&mut self, family: Family, key: &[u8], change: Change) {
-        self.bytes += key.len() + change.as_ref().map_or(0, |value| value.len());
-        let rows = &mut self.families[family as usize];
-        let key = match rows.get_key_value(key) {
-            Some((known, _)) => known.clone(),
-            None => Bytes::from(key),
-        };
-        let undo_key = self.has_savepoint.then(|| key.clone());
-        let before = rows.insert(key, change);
-        if let Some(key) = undo_key {
-            self.undo.push((family, key, before));
+    fn change(&mut self, family: Family, key: &[u8], value: Option<&[u8]>) {
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        let hash = hash(family, key);
+        let row = Row::new(family, key, value);
+        let changed = self.has_savepoint.then(|| row.clone());
+        let before = self.rows.put(hash, row, 0);
+        if before.is_none() {
+            self.counts[family as usize] += 1;
+        }
+        if let Some(changed) = changed {
+            self.undo.push(Before {
+                hash,
+                changed,
+                before,
+            });
         }
     }
 
     /// What this batch makes of a row: `None` if it does not touch it, `Some(None)` if it deletes it.
     pub fn get(&self, family: Family, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.families[family as usize]
-            .get(key)
-            .map(|change| change.as_deref())
-    }
-
-    /// The changes of rows within these bounds, in no order.
-    pub(crate) fn range(
-        &self,
-        family: Family,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-    ) -> impl Iterator<Item = (&Bytes, &Change)> {
-        in_range(&self.families[family as usize], lower, upper)
+        if self.counts[family as usize] == 0 {
+            return None;
+        }
+        let slot = self.rows.get(hash(family, key), family, key)?;
+        Some(slot.row.as_ref()?.value())
     }
 
     pub fn has_changes_in(&self, family: Family) -> bool {
-        !self.families[family as usize].is_empty()
+        self.counts[family as usize] > 0
     }
 
     /// From here on, [`Batch::rollback`] can undo.
@@ -105,46 +96,38 @@ impl Batch {
     /// Takes back every change since the last savepoint.
     pub fn rollback(&mut self) {
         self.bytes = self.bytes_at_savepoint;
-        while let Some((family, key, before)) = self.undo.pop() {
-            let rows = &mut self.families[family as usize];
+        while let Some(Before {
+            hash,
+            changed,
+            before,
+        }) = self.undo.pop()
+        {
             match before {
-                Some(change) => rows.insert(key, change),
-                None => rows.remove(&key),
-            };
+                Some(row) => {
+                    self.rows.put(hash, row, 0);
+                }
+                None => {
+                    self.rows.remove(hash, changed.family(), changed.key());
+                    self.counts[changed.family() as usize] -= 1;
+                }
+            }
         }
     }
 
-    /// Every change, family by family.
+    /// Every change, in no order.
     pub fn changes(&self) -> impl Iterator<Item = (Family, &[u8], Option<&[u8]>)> {
-        Family::ALL.into_iter().flat_map(move |family| {
-            self.families[family as usize]
-                .iter()
-                .map(move |(key, change)| (family, &**key, change.as_deref()))
-        })
+        self.rows()
+            .map(|row| (row.family(), row.key(), row.value()))
     }
 
-    /// The same, to be kept elsewhere.
-    pub(crate) fn into_changes(self) -> impl Iterator<Item = (Family, Bytes, Change)> {
-        Family::ALL
-            .into_iter()
-            .zip(self.families)
-            .flat_map(|(family, rows)| {
-                rows.into_iter()
-                    .map(move |(key, change)| (family, key, change))
-            })
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.rows()
     }
-}
 
-/// Those of some changes that lie within bounds.
-pub(crate) fn in_range<'c>(
-    changes: &'c Changes,
-    lower: Bound<&[u8]>,
-    upper: Bound<&[u8]>,
-) -> impl Iterator<Item = (&'c Bytes, &'c Change)> {
-    use std::ops::RangeBounds;
-    changes
-        .iter()
-        .filter(move |(key, _)| RangeBounds::<[u8]>::contains::<[u8]>(&(lower, upper), key))
+    /// Every change with its hash, to be kept elsewhere.
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Row)> {
+        self.rows.into_rows()
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +172,9 @@ mod tests {
         batch.delete(Family::Data, b"a");
         batch.put(Family::Data, b"b", *b"3");
         batch.put(Family::Expiry, b"c", []);
+        assert!(batch.has_changes_in(Family::Expiry));
         batch.rollback();
         assert_eq!(changes(&batch), before);
+        assert!(!batch.has_changes_in(Family::Expiry));
     }
 }

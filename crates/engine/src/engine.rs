@@ -23,6 +23,7 @@ use crate::filter::{FilterCounters, Gate};
 use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::options::{self, EngineOptions};
+use crate::row::Row;
 use crate::rows::{Direction, Overlay, OwnedIterator, Rows};
 use crate::space;
 use crate::young::{Generation, Known, WalkedRange, Young};
@@ -30,17 +31,20 @@ use crate::young::{Generation, Known, WalkedRange, Young};
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
     /// Young, or kept for those who ask often.
-    Shared(Arc<[u8]>),
+    Kept(Kept),
     /// In RocksDB's memory.
     Stored(DBPinnableSlice<'a>),
 }
+
+/// The value of a row in memory.
+pub struct Kept(Row);
 
 impl Deref for Value<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Value::Shared(bytes) => bytes,
+            Value::Kept(row) => row.0.value().unwrap_or_default(),
             Value::Stored(slice) => slice,
         }
     }
@@ -323,12 +327,11 @@ impl Engine {
 
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
         match self.young.get(family, key) {
-            Known::Row(row) => Ok(row.map(Value::Shared)),
+            Known::Row(row) if row.value().is_none() => Ok(None),
+            Known::Row(row) => Ok(Some(Value::Kept(Kept(row)))),
             Known::Below(fetch) => {
                 let stored = self.database.get(family, key)?;
-                if let Some(fetch) = fetch {
-                    fetch.keep(stored.as_deref());
-                }
+                self.young.keep(fetch, family, key, stored.as_deref());
                 Ok(stored.map(Value::Stored))
             }
         }
@@ -442,13 +445,11 @@ impl Engine {
 
     fn write_generation(&self, generation: &Generation) -> Result<()> {
         let mut writes = WriteBatch::with_capacity_bytes(generation.bytes());
-        for family in Family::ALL {
-            let handle = self.database.family(family);
-            for (key, change) in generation.sorted(family) {
-                match change {
-                    Some(value) => writes.put_cf(&handle, key, value),
-                    None => writes.delete_cf(&handle, key),
-                }
+        for row in generation.sorted() {
+            let family = self.database.family(row.family());
+            match row.value() {
+                Some(value) => writes.put_cf(&family, row.key(), value),
+                None => writes.delete_cf(&family, row.key()),
             }
         }
         Ok(self.database.db.write(&writes)?)
@@ -612,7 +613,7 @@ impl Engine {
             live_data_bytes: sum("rocksdb.estimate-live-data-size"),
             memtable_bytes: self.write_buffers.get_usage() as u64,
             young_bytes: self.young.bytes() as u64,
-            row_cache_bytes: self.young.cache().bytes(),
+            row_cache_bytes: self.young.bytes_in_all() as u64,
             block_cache_bytes: self.cache.get_usage() as u64,
             block_cache_capacity: self.cache.get_capacity() as u64,
             table_reader_bytes: sum("rocksdb.estimate-table-readers-mem"),

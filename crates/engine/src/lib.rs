@@ -9,7 +9,6 @@
 //! compaction filters need, and those it takes from `cairn-encoding`.
 
 mod batch;
-mod cache;
 mod clock;
 mod commit;
 mod engine;
@@ -21,8 +20,10 @@ mod listener;
 mod memory;
 mod options;
 mod read_only;
+mod row;
 mod rows;
 mod space;
+mod table;
 mod young;
 
 /// A single machine is one region, and this is its number.

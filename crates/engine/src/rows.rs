@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use rust_rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
-use crate::batch::{Bytes, Change};
 use crate::engine::Database;
 use crate::error::Result;
 use crate::family::Family;
+use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -50,7 +50,7 @@ impl OwnedIterator {
 
 /// Changes to the rows of a walk, each row once, in key order.
 pub(crate) struct Overlay {
-    changes: Vec<(Bytes, Change)>,
+    changes: Vec<Row>,
     direction: Direction,
     /// How many changes lie before the walk, and behind it if it goes backward.
     next: usize,
@@ -58,9 +58,9 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// Of several changes of one row the first counts.
-    pub(crate) fn new(mut changes: Vec<(Bytes, Change)>, direction: Direction) -> Self {
-        changes.sort_by(|(a, _), (b, _)| a.cmp(b));
-        changes.dedup_by(|(a, _), (b, _)| a == b);
+    pub(crate) fn new(mut changes: Vec<Row>, direction: Direction) -> Self {
+        changes.sort_by(|a, b| a.key().cmp(b.key()));
+        changes.dedup_by(|a, b| a.key() == b.key());
         Overlay {
             changes,
             direction,
@@ -69,7 +69,7 @@ impl Overlay {
     }
 
     /// The change that the walk comes to next.
-    fn next(&self) -> Option<&(Bytes, Change)> {
+    fn next(&self) -> Option<&Row> {
         match self.direction {
             Direction::Forward => self.changes.get(self.next),
             Direction::Backward => self.changes[..self.next].last(),
@@ -92,8 +92,8 @@ impl Overlay {
 
     fn seek(&mut self, to: &[u8]) {
         self.next = match self.direction {
-            Direction::Forward => self.changes.partition_point(|(key, _)| **key < *to),
-            Direction::Backward => self.changes.partition_point(|(key, _)| **key <= *to),
+            Direction::Forward => self.changes.partition_point(|row| row.key() < to),
+            Direction::Backward => self.changes.partition_point(|row| row.key() <= to),
         };
     }
 }
@@ -178,8 +178,8 @@ impl<'b> Rows<'b> {
         match self.find_next()? {
             None => Ok(None),
             Some(Cursor::Pending(at)) => {
-                let (key, change) = &self.overlay.changes[at];
-                Ok(change.as_deref().map(|value| (&**key, value)))
+                let row = &self.overlay.changes[at];
+                Ok(row.value().map(|value| (row.key(), value)))
             }
             Some(Cursor::Stored) => Ok(self.stored.iterator.item()),
         }
@@ -197,21 +197,21 @@ impl<'b> Rows<'b> {
             if stored.is_none() {
                 self.stored.iterator.status()?;
             }
-            let Some((pending, change)) = self.overlay.next() else {
+            let Some(pending) = self.overlay.next() else {
                 self.stored_is_spent = stored.is_some();
                 return Ok(stored.map(|_| Cursor::Stored));
             };
             let order = match (stored, self.direction) {
                 (None, _) => std::cmp::Ordering::Greater,
-                (Some(stored), Direction::Forward) => stored.cmp(pending),
-                (Some(stored), Direction::Backward) => (**pending).cmp(stored),
+                (Some(stored), Direction::Forward) => stored.cmp(pending.key()),
+                (Some(stored), Direction::Backward) => pending.key().cmp(stored),
             };
             if order.is_lt() {
                 self.stored_is_spent = true;
                 return Ok(Some(Cursor::Stored));
             }
             // The pending change comes first, and hides the stored row of the same key.
-            let is_put = change.is_some();
+            let is_put = pending.value().is_some();
             self.stored_is_spent = order.is_eq();
             let at = match self.direction {
                 Direction::Forward => self.overlay.next,

@@ -1,0 +1,252 @@
+//! A hash table of rows.
+//!
+//! Open addressing with the hash beside the row: a lookup touches the slot and the row itself, which holds
+//! key and value in one piece, and nothing else; to grow, or to move rows from one table to another, no
+//! row is touched at all.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::family::Family;
+use crate::row::Row;
+
+/// The smallest table that is not empty.
+const LEAST: usize = 16;
+/// How often a row must be asked for to be as hot as can be.
+const HOTTEST: u8 = 3;
+
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) hash: u64,
+    pub(crate) row: Option<Row>,
+    /// The generation that the row is young in; see `young`.
+    pub(crate) generation: u32,
+    /// How often it was asked for of late.
+    heat: AtomicU8,
+}
+
+impl Slot {
+    /// Notes that the row was asked for. Counts that get lost do not matter.
+    pub(crate) fn warm(&self) {
+        let heat = self.heat.load(Ordering::Relaxed);
+        if heat < HOTTEST {
+            self.heat.store(heat + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets it cool down a little; true if it was cold already.
+    fn cool(&mut self) -> bool {
+        let heat = self.heat.get_mut();
+        let was_cold = *heat == 0;
+        *heat = heat.saturating_sub(1);
+        was_cold
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    /// A power of two, or none.
+    slots: Box<[Slot]>,
+    len: usize,
+    /// Where the search for rows to evict goes on.
+    hand: usize,
+}
+
+impl Table {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.slots.iter().filter_map(|slot| slot.row.as_ref())
+    }
+
+    /// Every row with its hash.
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Row)> {
+        let slots = self.slots.into_iter();
+        slots.filter_map(|slot| Some((slot.hash, slot.row?)))
+    }
+
+    fn mask(&self) -> usize {
+        self.slots.len() - 1
+    }
+
+    /// Where the row is, or else where it would be.
+    fn place(&self, hash: u64, family: Family, key: &[u8]) -> usize {
+        let mut at = hash as usize & self.mask();
+        loop {
+            let slot = &self.slots[at];
+            match &slot.row {
+                Some(row) if slot.hash != hash || !row.is(family, key) => {}
+                _ => return at,
+            }
+            at = (at + 1) & self.mask();
+        }
+    }
+
+    pub(crate) fn get(&self, hash: u64, family: Family, key: &[u8]) -> Option<&Slot> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let slot = &self.slots[self.place(hash, family, key)];
+        slot.row.is_some().then_some(slot)
+    }
+
+    /// Puts a row in its place; the one that was there is returned.
+    pub(crate) fn put(&mut self, hash: u64, row: Row, generation: u32) -> Option<Row> {
+        // A quarter stays free, so that searches stay short.
+        if self.len >= self.slots.len() / 4 * 3 {
+            self.grow();
+        }
+        let at = self.place(hash, row.family(), row.key());
+        let slot = &mut self.slots[at];
+        let before = slot.row.replace(row);
+        slot.hash = hash;
+        slot.generation = generation;
+        if before.is_none() {
+            self.len += 1;
+            *slot.heat.get_mut() = 0;
+        }
+        before
+    }
+
+    fn grow(&mut self) {
+        let larger = (self.slots.len() * 2).max(LEAST);
+        let empty = (0..larger).map(|_| Slot::default()).collect();
+        let slots = std::mem::replace(&mut self.slots, empty);
+        for slot in slots.into_iter().filter(|slot| slot.row.is_some()) {
+            let mut at = slot.hash as usize & self.mask();
+            while self.slots[at].row.is_some() {
+                at = (at + 1) & self.mask();
+            }
+            self.slots[at] = slot;
+        }
+        self.hand = 0;
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, family: Family, key: &[u8]) -> Option<Row> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        self.take(self.place(hash, family, key))
+    }
+
+    /// Empties a slot, and closes the gap, so that those behind it are still found.
+    fn take(&mut self, at: usize) -> Option<Row> {
+        let taken = self.slots[at].row.take()?;
+        self.len -= 1;
+        let mut gap = at;
+        let mut next = (gap + 1) & self.mask();
+        while self.slots[next].row.is_some() {
+            let home = self.slots[next].hash as usize & self.mask();
+            // It may move to the gap unless its search begins behind it.
+            let from_home = next.wrapping_sub(home) & self.mask();
+            let from_gap = next.wrapping_sub(gap) & self.mask();
+            if from_home >= from_gap {
+                self.slots.swap(gap, next);
+                gap = next;
+            }
+            next = (next + 1) & self.mask();
+        }
+        Some(taken)
+    }
+
+    /// Goes round, lets rows cool down, and takes out the next that is cold and may go.
+    pub(crate) fn evict(&mut self, may_go: impl Fn(&Slot) -> bool) -> Option<Row> {
+        for _ in 0..self.slots.len() * (usize::from(HOTTEST) + 1) {
+            let at = self.hand & self.mask();
+            let slot = &mut self.slots[at];
+            if slot.row.is_some() && may_go(slot) && slot.cool() {
+                // The hand stays: the gap may have been closed with a row that it has not seen.
+                return self.take(at);
+            }
+            self.hand += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn row(key: u8, value: u8) -> Row {
+        Row::new(Family::Data, &[key], Some(&[value]))
+    }
+
+    /// Few hashes, so that searches run into each other and round the end.
+    fn hash(key: u8) -> u64 {
+        u64::from(key % 7) + 12
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(u8, u8),
+        Remove(u8),
+        Evict,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => any::<(u8, u8)>().prop_map(|(key, value)| Step::Put(key % 40, value)),
+            3 => any::<u8>().prop_map(|key| Step::Remove(key % 40)),
+            1 => Just(Step::Evict),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_map_does(steps in prop::collection::vec(step(), 0..200)) {
+            let (mut table, mut map) = (Table::default(), BTreeMap::new());
+            for step in steps {
+                match step {
+                    Step::Put(key, value) => {
+                        let before = table.put(hash(key), row(key, value), 0);
+                        let expected = map.insert(key, value);
+                        prop_assert_eq!(before.map(|row| row.value().unwrap()[0]), expected);
+                    }
+                    Step::Remove(key) => {
+                        let before = table.remove(hash(key), Family::Data, &[key]);
+                        prop_assert_eq!(before.map(|row| row.value().unwrap()[0]), map.remove(&key));
+                    }
+                    Step::Evict => {
+                        let evicted = table.evict(|_| true);
+                        prop_assert_eq!(evicted.is_some(), !map.is_empty());
+                        if let Some(row) = evicted {
+                            prop_assert!(map.remove(&row.key()[0]).is_some());
+                        }
+                    }
+                }
+                prop_assert_eq!(table.len(), map.len());
+                for key in 0..40 {
+                    let found = table.get(hash(key), Family::Data, &[key]);
+                    let found = found.map(|slot| slot.row.as_ref().unwrap().value().unwrap()[0]);
+                    prop_assert_eq!(found, map.get(&key).copied());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_what_must_not_go_does_not() {
+        let mut table = Table::default();
+        for key in 0..100 {
+            table.put(u64::from(key), row(key, 0), u32::from(key % 2));
+        }
+        for _ in 0..3 {
+            for key in 0..10 {
+                table.get(key, Family::Data, &[key as u8]).unwrap().warm();
+            }
+        }
+        for _ in 0..45 {
+            let row = table.evict(|slot| slot.generation == 0).unwrap();
+            assert!(row.key()[0] >= 10 && row.key()[0] % 2 == 0);
+        }
+    }
+}
