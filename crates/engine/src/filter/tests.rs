@@ -25,11 +25,15 @@ fn engine(path: &std::path::Path, gate: &Arc<Gate>) -> Engine {
 }
 
 fn new_filter(gate: &Arc<Gate>) -> Filter {
+    new_filter_of(Family::Data, gate)
+}
+
+fn new_filter_of(family: Family, gate: &Arc<Gate>) -> Filter {
     let context = CompactionFilterContext {
         is_full_compaction: true,
         is_manual_compaction: true,
     };
-    FilterFactory::new(Family::Data, gate.clone()).create(context)
+    FilterFactory::new(family, gate.clone()).create(context)
 }
 
 /// A filter outlives the moment at which its compaction began: those that began before, while and after
@@ -123,4 +127,53 @@ fn a_filter_judges_by_the_moment_it_began() {
         [5, 6].map(|version| keeps(&mut last, version)),
         [false, false]
     );
+}
+
+/// A compaction of the metadata meets an older row of the key, due before the watermark, while the newest
+/// says otherwise. Were the older one dropped, then a filter of the key's rows whose view is of the time
+/// before would find no metadata at all, since filters ignore snapshots, and would drop rows that live.
+#[test]
+fn metadata_that_is_due_stays_while_there_is_a_newer_row() {
+    const WATERMARK: u64 = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    engine.start_filters();
+    let (index, key) = (1, b"hash");
+    let row = RowKey::Metadata { index, key }.encode();
+    let due_at = |expire_ms| {
+        let body = Body::Collection {
+            kind: cairn_encoding::metadata::CollectionKind::Hash,
+            version: 5,
+            size: 1,
+        };
+        Metadata { expire_ms, body }.encode()
+    };
+    let write = |family, row: &[u8], value: Vec<u8>| {
+        let mut batch = crate::Batch::new();
+        batch.put(family, row, value);
+        engine.write([&batch], false).unwrap();
+    };
+    let drops = |expire_ms| {
+        let mut filter = new_filter_of(Family::Metadata, &gate);
+        let decision = filter.filter(0, &row, &due_at(expire_ms));
+        matches!(decision, CompactionDecision::Remove)
+    };
+    let region = LOCAL_REGION;
+    let watermark = system::value::encode_watermark(WATERMARK);
+    let watermark_row = SystemKey::Watermark { region }.encode();
+    write(Family::Meta, &watermark_row, watermark.to_vec());
+
+    let due = WATERMARK - 1;
+    write(Family::Metadata, &row, due_at(due));
+    assert!(drops(due), "it is the newest");
+    for (moved_to, what) in [(0, "PERSIST"), (WATERMARK + 1, "a later time")] {
+        write(Family::Metadata, &row, due_at(moved_to));
+        assert!(!drops(due), "{what}: the older row");
+        assert!(!drops(moved_to), "{what}: the newest row");
+    }
+    let earlier = due - 1;
+    write(Family::Metadata, &row, due_at(earlier));
+    assert!(!drops(due), "an earlier time: the older row");
+    assert!(drops(earlier), "an earlier time: the newest row");
 }
