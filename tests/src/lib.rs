@@ -7,6 +7,7 @@
 pub mod check;
 pub mod client;
 pub mod differential;
+pub mod disk;
 pub mod fault;
 pub mod powercut;
 pub mod script;

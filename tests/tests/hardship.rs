@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::Client;
+use cairn_tests::disk::SmallDisk;
 use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
 use cairn_tests::value::Value;
 
@@ -200,36 +201,14 @@ fn a_clean_stop_loses_nothing() {
     }
 }
 
-/// A small file system of its own; `None` where that is not allowed.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(size: &str) -> Option<SmallDisk> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(dir.path())
-            .status()
-            .is_ok_and(|status| status.success());
-        mounted.then_some(SmallDisk(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_writes_and_goes_on_reading() {
     let Some(disk) = SmallDisk::mount("200m") else {
-        println!("skipped: file systems cannot be mounted here");
         return;
     };
     let mut server = Launch::cairn()
         .flags(["--memory", "64mb"])
-        .dir(disk.0.path().join("data"))
+        .dir(disk.path().join("data"))
         .start();
     let mut client = server.client();
     let mut acknowledged = 0;

@@ -1,0 +1,257 @@
+//! Replies and the commits they rest on: in order, never ahead of them, and true when one fails.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cairn_tests::client::Client;
+use cairn_tests::disk::SmallDisk;
+use cairn_tests::server::{Launch, Server};
+use cairn_tests::value::Value;
+
+fn words(line: &str) -> Vec<Vec<u8>> {
+    line.split_whitespace().map(|word| word.into()).collect()
+}
+
+/// A key that others hold the latch of cuts a pipeline in two turns, and with `--sync always` the first
+/// waits for the disk. A read takes no latch: it must still find what its own client wrote before.
+#[test]
+fn a_pipeline_reads_its_own_writes_across_a_contended_latch() {
+    let server = Server::cairn(&["--sync", "always", "--threads", "2"]);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (server, stop) = (&server, &stop);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let load = vec![words(&format!("SADD hot member:{number}")); 20];
+                while !stop.load(Ordering::Relaxed) {
+                    client.pipeline(&load).expect("replies");
+                }
+            });
+        }
+        // Connections are dealt out to the threads in turn: these two are not served by the same one.
+        for name in ["first", "second"] {
+            let (server, stop) = (&server, &stop);
+            scope.spawn(move || {
+                let mut client = server.client();
+                for round in 0..300 {
+                    let replies = client.pipeline(&[
+                        words(&format!("SET {name} {round}")),
+                        words(&format!("SADD hot {name}:{round}")),
+                        words(&format!("GET {name}")),
+                        words(&format!("SREM hot {name}:{round}")),
+                        words(&format!("STRLEN {name}")),
+                    ]);
+                    let length = i64::try_from(round.to_string().len()).expect("a small number");
+                    let expected = [
+                        Value::ok(),
+                        Value::Int(1),
+                        Value::bulk(round.to_string()),
+                        Value::Int(1),
+                        Value::Int(length),
+                    ];
+                    if replies.as_deref().ok() != Some(&expected) {
+                        stop.store(true, Ordering::Relaxed);
+                        panic!("round {round}: {replies:?}");
+                    }
+                }
+                if name == "second" {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+}
+
+/// Writes that are too large together for one turn, with reads in between.
+const ROUND: usize = 400;
+const VALUE_LEN: usize = 10_000;
+
+/// A server that runs into the wall when its disk is full, with no reserve that stops it before; and
+/// the file whose removal makes room.
+struct Cramped {
+    server: Server,
+    ballast: PathBuf,
+    _disk: SmallDisk,
+}
+
+impl Cramped {
+    fn start(sync: &str) -> Option<Cramped> {
+        let disk = SmallDisk::mount("96m")?;
+        let ballast = disk.path().join("ballast");
+        fs::write(&ballast, vec![0; 40 << 20]).expect("there is room for it");
+        let server = Launch::cairn()
+            .flags(["--memory", "64mb", "--min-free-disk", "0"])
+            .flags(["--threads", "1", "--sync", sync])
+            .dir(disk.path().join("data"))
+            .start();
+        Some(Cramped {
+            server,
+            ballast,
+            _disk: disk,
+        })
+    }
+}
+
+fn key(number: usize) -> String {
+    format!("key:{number:06}")
+}
+
+fn value_of(number: usize) -> Vec<u8> {
+    // Not to be compressed, but the same each time.
+    let mut rng = fastrand::Rng::with_seed(number as u64);
+    (0..VALUE_LEN).map(|_| rng.alphanumeric() as u8).collect()
+}
+
+/// For each write, its number and then a PING and a read of what was just written.
+fn round(first: usize) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = Vec::new();
+    for number in first..first + ROUND {
+        commands.push(vec![b"SET".to_vec(), key(number).into(), value_of(number)]);
+        commands.push(words("PING"));
+        commands.push(words(&format!("STRLEN {}", key(number))));
+    }
+    commands
+}
+
+fn says_disk_full(reply: &Value) -> bool {
+    let text = format!("{reply:?}");
+    reply.is_error() && (text.contains("disk") || text.contains("No space left"))
+}
+
+/// Checks the replies to a round one by one; which of its writes were acknowledged.
+fn judge(replies: &[Value]) -> Vec<bool> {
+    let judge_write = |replies: &[Value]| {
+        let [set, ping, length] = replies else {
+            panic!("three replies expected: {replies:?}");
+        };
+        assert_eq!(
+            *ping,
+            Value::Simple(b"PONG".to_vec()),
+            "it rests on no commit"
+        );
+        if *set == Value::ok() {
+            assert_eq!(*length, Value::Int(VALUE_LEN as i64));
+            return true;
+        }
+        assert!(says_disk_full(set), "{set:?}");
+        assert!(
+            says_disk_full(length) || *length == Value::Int(0),
+            "{length:?}"
+        );
+        false
+    };
+    replies.chunks(3).map(judge_write).collect()
+}
+
+fn assert_holds_exactly(client: &mut Client, acknowledged: &[bool]) {
+    for (number, is_there) in acknowledged.iter().enumerate() {
+        let expected = if *is_there {
+            Value::Bulk(value_of(number))
+        } else {
+            Value::Null
+        };
+        let found = client.command(&["GET", &key(number)]);
+        assert!(found == expected, "{}: {is_there}", key(number));
+    }
+}
+
+#[test]
+fn a_commit_that_fails_is_answered_with_errors_and_later_ones_succeed() {
+    let Some(mut cramped) = Cramped::start("everysec") else {
+        return;
+    };
+    let mut client = cramped.server.client();
+    let mut acknowledged = Vec::new();
+    while acknowledged.last() != Some(&false) {
+        assert!(acknowledged.len() < 20_000, "the disk does not fill up");
+        let replies = client.pipeline(&round(acknowledged.len()));
+        acknowledged.extend(judge(&replies.expect("a reply to each command")));
+    }
+    let refused = acknowledged.iter().filter(|write| !**write).count();
+    println!("{refused} of {} writes refused", acknowledged.len());
+    assert!(acknowledged[0]);
+
+    // What rests on no commit, or on another one, is answered as ever: before the write that fails, and
+    // after one so large that it ends its turn.
+    let large = "x".repeat(2 << 20);
+    let first = Value::Int(VALUE_LEN as i64);
+    let strlen = words(&format!("STRLEN {}", key(0)));
+    let mut set_large = words("SET large");
+    set_large.push(large.into());
+    let replies = client
+        .pipeline(&[
+            strlen.clone(),
+            words("SET small value"),
+            words("PING"),
+            set_large,
+            strlen,
+            words("EXISTS large small"),
+        ])
+        .expect("a reply to each command");
+    assert_eq!(replies[0], first);
+    assert!(says_disk_full(&replies[1]), "{replies:?}");
+    assert_eq!(replies[2], Value::Simple(b"PONG".to_vec()));
+    assert!(says_disk_full(&replies[3]));
+    assert_eq!(replies[4..], [first, Value::Int(0)]);
+
+    fs::remove_file(&cramped.ballast).expect("the ballast is there");
+    let started = Instant::now();
+    while client.line("SET again yes") != Value::ok() {
+        let waited = started.elapsed();
+        assert!(waited < Duration::from_secs(20), "there is room again");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_holds_exactly(&mut client, &acknowledged);
+    let replies = client.pipeline(&round(acknowledged.len()));
+    let more = judge(&replies.expect("a reply to each command"));
+    assert!(more.iter().all(|is_there| *is_there), "writes work again");
+    acknowledged.extend(more);
+    cramped.server.restart();
+    assert_holds_exactly(&mut cramped.server.client(), &acknowledged);
+}
+
+/// With `--sync always` nobody can tell what of a failed write is on the disk: the server says so and
+/// ends, and what it acknowledged is there when it comes back.
+#[test]
+fn a_synced_commit_that_fails_ends_the_server() {
+    let Some(mut cramped) = Cramped::start("always") else {
+        return;
+    };
+    let mut client = cramped.server.client();
+    let mut acknowledged = 0;
+    'filling: loop {
+        assert!(acknowledged < 20_000, "the disk does not fill up");
+        for command in round(acknowledged) {
+            client.send(&command);
+        }
+        for _ in 0..ROUND {
+            let Ok(reply) = client.try_receive() else {
+                break 'filling;
+            };
+            assert_eq!(reply, Value::ok(), "no reply to a write that failed");
+            acknowledged += 1;
+            for _ in 0..2 {
+                if client.try_receive().is_err() {
+                    break 'filling;
+                }
+            }
+        }
+    }
+    println!("ended after {acknowledged} writes");
+    assert!(acknowledged > 0);
+    let log = cramped.server.log();
+    assert!(log.contains("could not be written"), "{log}");
+    cramped.server.kill9();
+    fs::remove_file(&cramped.ballast).expect("the ballast is there");
+    cramped.server.start();
+    let mut client = cramped.server.client();
+    for number in 0..acknowledged {
+        let length = client.line(&format!("STRLEN {}", key(number)));
+        assert_eq!(length, Value::Int(VALUE_LEN as i64), "{}", key(number));
+    }
+    assert_eq!(client.line("SET again yes"), Value::ok());
+}
