@@ -1,7 +1,7 @@
 //! Commands on keys, whatever they hold.
 
 use cairn_encoding::metadata::has_expired;
-use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer, glob};
+use cairn_resp::{Progress, Reply, StreamError, Writer, glob};
 use cairn_store::{
     Error, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys, keyspace,
 };
@@ -11,6 +11,7 @@ use super::expire;
 use super::flags::Flag::{Dangerous, DenyOom, Fast, Keyspace};
 use super::keys::{Access, KeySpec, Keys, Place, Purpose};
 use super::scan;
+use super::stream::{self, Pieces, ROWS_PER_PIECE};
 use super::{Command, Handler, command};
 
 const GROUP: &str = "generic";
@@ -382,43 +383,41 @@ fn all_names<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
         return Ok(Reply::Array(names));
     }
     walk.rewind();
-    Ok(Reply::Stream(Box::new(NameReply {
+    let names = Names {
         header: Some(count),
         left: count,
-        walk,
         matching,
-    })))
+    };
+    Ok(stream::reply(walk, names))
 }
 
 /// Many names, sent as they are met.
-struct NameReply<'t> {
+struct Names {
     header: Option<usize>,
     left: usize,
-    walk: keyspace::Walk<'t>,
     matching: Matching,
 }
 
-/// How many keys are looked at before others have their turn, however few of them match.
-const NAMES_PER_PIECE: usize = 10_000;
+impl Pieces for Names {
+    type Walk<'t> = keyspace::Walk<'t>;
 
-impl ReplyStream for NameReply<'_> {
     fn write(
         &mut self,
+        walk: &mut keyspace::Walk<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
         if let Some(count) = self.header.take() {
             out.array(count);
         }
-        let broken = |error: Error| StreamError::new(error.to_string());
-        for _ in 0..NAMES_PER_PIECE {
+        for _ in 0..ROWS_PER_PIECE {
             if self.left == 0 {
                 return Ok(Progress::Done);
             }
             if out.len() >= limit {
                 break;
             }
-            match self.walk.next().map_err(broken)? {
+            match walk.next().map_err(StreamError::new)? {
                 Some(met) if self.matching.takes(&met) => {
                     out.bulk(met.name);
                     self.left -= 1;
@@ -428,30 +427,6 @@ impl ReplyStream for NameReply<'_> {
             }
         }
         Ok(Progress::More)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        if self.walk.has_pending() {
-            return Err(self);
-        }
-        let NameReply {
-            header,
-            left,
-            walk,
-            matching,
-        } = *self;
-        match walk.into_stored() {
-            Some(walk) => Ok(Box::new(NameReply {
-                header,
-                left,
-                walk,
-                matching,
-            })),
-            None => unreachable!("a walk without pending changes is free of its transaction"),
-        }
     }
 }
 

@@ -20,6 +20,7 @@ mod rows;
 mod scan;
 mod server;
 mod set;
+mod stream;
 mod string;
 mod zset;
 

@@ -1,7 +1,9 @@
 //! Replies made of rows, written straight from the iterator into the output.
 
-use cairn_resp::{Detached, Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::{Progress, Protocol, Reply, StreamError, Writer};
 use cairn_store::Rows;
+
+use super::stream::{self, Pieces};
 
 /// What the reply is made of, for its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,30 +35,32 @@ pub fn reply<'t, F>(shape: Shape, count: u64, rows: Rows<'t>, item: F) -> Reply<
 where
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
-    Reply::Stream(Box::new(RowReply {
+    let items = Items {
         header: Some(shape),
         left: count,
-        rows,
         item,
-    }))
+    };
+    stream::reply(rows, items)
 }
 
-struct RowReply<'t, F> {
+struct Items<F> {
     header: Option<Shape>,
     left: u64,
-    rows: Rows<'t>,
     item: F,
 }
 
-impl<F> ReplyStream for RowReply<'_, F>
+impl<F> Pieces for Items<F>
 where
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
+    type Walk<'t> = Rows<'t>;
+
     fn write(
         &mut self,
+        rows: &mut Rows<'_>,
         out: &mut Writer<'_>,
         limit: usize,
-    ) -> std::result::Result<Progress, StreamError> {
+    ) -> Result<Progress, StreamError> {
         if let Some(shape) = self.header.take() {
             shape.write(out, self.left);
         }
@@ -64,36 +68,12 @@ where
             if out.len() >= limit {
                 return Ok(Progress::More);
             }
-            match self.rows.next().map_err(StreamError::new)? {
+            match rows.next().map_err(StreamError::new)? {
                 Some((key, value)) => (self.item)(key, value, out),
                 None => return Err(StreamError::new("rows are missing")),
             }
             self.left -= 1;
         }
         Ok(Progress::Done)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        if self.rows.has_pending() {
-            return Err(self);
-        }
-        let RowReply {
-            header,
-            left,
-            rows,
-            item,
-        } = *self;
-        match rows.into_stored() {
-            Some(rows) => Ok(Box::new(RowReply {
-                header,
-                left,
-                rows,
-                item,
-            })),
-            None => unreachable!("a walk without pending changes is free of its transaction"),
-        }
     }
 }

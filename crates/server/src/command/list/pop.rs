@@ -1,11 +1,12 @@
 //! Taking elements from the ends of lists: LPOP, RPOP, LMPOP, and LMOVE and RPOPLPUSH, which put what
 //! they take elsewhere.
 
-use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::Reply;
 use cairn_store::{End, Error, List, Result, WriteTxn};
 
 use super::{count_from, elements};
 use crate::command::args::is;
+use crate::command::stream::with_key;
 use crate::command::{Args, wrong_arity};
 
 pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
@@ -82,39 +83,6 @@ fn popped(txn: &WriteTxn, list: &List, end: End, count: u64) -> Result<Reply<'st
         copies.push(Reply::from(element));
     }
     Ok(Reply::Array(copies))
-}
-
-fn with_key(name: &[u8], elements: Reply<'static>) -> Reply<'static> {
-    match elements {
-        Reply::Stream(elements) => Reply::Stream(Box::new(WithKey {
-            name: Some(name.into()),
-            elements,
-        })),
-        elements => Reply::Array(vec![name.into(), elements]),
-    }
-}
-
-/// A pair of a key and a streamed reply about it.
-struct WithKey {
-    name: Option<Box<[u8]>>,
-    elements: Box<dyn ReplyStream>,
-}
-
-impl ReplyStream for WithKey {
-    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
-        if let Some(name) = self.name.take() {
-            out.array(2);
-            out.bulk(name);
-        }
-        self.elements.write(out, limit)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        Ok(self)
-    }
 }
 
 pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {

@@ -4,16 +4,15 @@
 //! has been made. So it is made once to be counted. If the result is small it has been collected on the
 //! way; if not, it is made again, on the same pinned rows, while it is sent.
 
-use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::{Progress, Reply, StreamError, Writer};
 use cairn_store::set::{Selection, Step};
 use cairn_store::{Error, ReadTxn, Result};
+
+use crate::command::stream::{self, Pieces, ROWS_PER_PIECE};
 
 /// Results up to this are collected.
 const FEW: u64 = 512;
 const FEW_BYTES: usize = 64 * 1024;
-
-/// How many steps one piece of a stream may take: between two pieces other connections have their turn.
-const STEPS_PER_PIECE: usize = 10_000;
 
 /// What RESP3 clients see the members as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,20 +67,19 @@ fn collect(txn: &ReadTxn, selection: &mut Selection<'_>) -> Result<(Vec<Reply<'s
 
 /// The members of a selection that is known to have so many.
 pub fn stream(kind: Kind, count: u64, selection: Selection<'_>) -> Reply<'_> {
-    Reply::Stream(Box::new(MemberReply {
+    let members = Members {
         header: Some(kind),
         left: count,
-        selection,
-    }))
+    };
+    stream::reply(selection, members)
 }
 
-struct MemberReply<'t> {
+struct Members {
     header: Option<Kind>,
     left: u64,
-    selection: Selection<'t>,
 }
 
-impl MemberReply<'_> {
+impl Members {
     fn write_header(&mut self, out: &mut Writer<'_>) {
         let count = usize::try_from(self.left).unwrap_or(usize::MAX);
         match self.header.take() {
@@ -92,23 +90,26 @@ impl MemberReply<'_> {
     }
 }
 
-impl ReplyStream for MemberReply<'_> {
+impl Pieces for Members {
+    type Walk<'t> = Selection<'t>;
+
     fn write(
         &mut self,
+        selection: &mut Selection<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
         self.write_header(out);
-        for _ in 0..STEPS_PER_PIECE {
+        for _ in 0..ROWS_PER_PIECE {
             if self.left == 0 {
                 return Ok(Progress::Done);
             }
             if out.len() >= limit {
                 break;
             }
-            match self.selection.step().map_err(StreamError::new)? {
+            match selection.step().map_err(StreamError::new)? {
                 Step::Member => {
-                    out.bulk(self.selection.member());
+                    out.bulk(selection.member());
                     self.left -= 1;
                 }
                 Step::Onward => {}
@@ -116,27 +117,5 @@ impl ReplyStream for MemberReply<'_> {
             }
         }
         Ok(Progress::More)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        if self.selection.has_pending() {
-            return Err(self);
-        }
-        let MemberReply {
-            header,
-            left,
-            selection,
-        } = *self;
-        match selection.into_stored() {
-            Some(selection) => Ok(Box::new(MemberReply {
-                header,
-                left,
-                selection,
-            })),
-            None => unreachable!("a walk without pending changes is free of its transaction"),
-        }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::{Progress, Reply, StreamError, Writer};
 use cairn_store::string::{Next, Strings};
 use cairn_store::{Chunks, Point, Result, Str, WriteTxn};
+
+use crate::command::stream::{self, Pieces};
 
 /// A part of a string, which must lie inside it.
 pub fn part<'t>(point: Point<'t>, string: &Str<'t>, range: Range<u64>) -> Result<Reply<'t>> {
@@ -29,28 +31,27 @@ pub fn before_change(txn: &WriteTxn, string: &Str<'_>) -> Result<Reply<'static>>
 }
 
 fn of_chunks(chunks: Chunks<'_>) -> Reply<'_> {
-    Reply::Stream(Box::new(ChunkReply {
-        chunks,
-        has_header: false,
-    }))
+    stream::reply(chunks, ChunkReply { has_header: false })
 }
 
-struct ChunkReply<'t> {
-    chunks: Chunks<'t>,
+struct ChunkReply {
     has_header: bool,
 }
 
-impl ReplyStream for ChunkReply<'_> {
+impl Pieces for ChunkReply {
+    type Walk<'t> = Chunks<'t>;
+
     fn write(
         &mut self,
+        chunks: &mut Chunks<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
         if !std::mem::replace(&mut self.has_header, true) {
-            out.bulk_header(self.chunks.remaining() as usize);
+            out.bulk_header(chunks.remaining() as usize);
         }
         while out.len() < limit {
-            let more = self.chunks.append_next(out.bytes());
+            let more = chunks.append_next(out.bytes());
             if !more.map_err(StreamError::new)? {
                 out.bytes().extend_from_slice(b"\r\n");
                 return Ok(Progress::Done);
@@ -58,49 +59,34 @@ impl ReplyStream for ChunkReply<'_> {
         }
         Ok(Progress::More)
     }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        if self.chunks.has_pending() {
-            return Err(self);
-        }
-        let has_header = self.has_header;
-        match self.chunks.into_stored() {
-            Some(chunks) => Ok(Box::new(ChunkReply { chunks, has_header })),
-            None => unreachable!("a walk without pending changes is free of its transaction"),
-        }
-    }
 }
 
 /// Several strings, or nulls where there is none.
 pub fn of_strings(strings: Strings<'_>) -> Reply<'_> {
-    Reply::Stream(Box::new(StringsReply {
-        strings,
+    let pieces = StringsReply {
         has_header: false,
         is_inside: false,
-    }))
+    };
+    stream::reply(strings, pieces)
 }
 
-struct StringsReply<'t> {
-    strings: Strings<'t>,
+struct StringsReply {
     has_header: bool,
     /// In the midst of a large string.
     is_inside: bool,
 }
 
-impl StringsReply<'_> {
+impl StringsReply {
     /// Writes one value, or a piece of one; false if there is no more.
-    fn write_next(&mut self, out: &mut Writer<'_>) -> Result<bool> {
+    fn write_next(&mut self, strings: &mut Strings<'_>, out: &mut Writer<'_>) -> Result<bool> {
         if self.is_inside {
-            self.is_inside = self.strings.append_chunk(out.bytes())?;
+            self.is_inside = strings.append_chunk(out.bytes())?;
             if !self.is_inside {
                 out.bytes().extend_from_slice(b"\r\n");
             }
             return Ok(true);
         }
-        match self.strings.next()? {
+        match strings.next()? {
             None => return Ok(false),
             Some(Next::Nothing) => out.null(),
             Some(Next::Value(value)) => out.bulk(value),
@@ -113,42 +99,23 @@ impl StringsReply<'_> {
     }
 }
 
-impl ReplyStream for StringsReply<'_> {
+impl Pieces for StringsReply {
+    type Walk<'t> = Strings<'t>;
+
     fn write(
         &mut self,
+        strings: &mut Strings<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
         if !std::mem::replace(&mut self.has_header, true) {
-            out.array(self.strings.len());
+            out.array(strings.len());
         }
         while out.len() < limit {
-            if !self.write_next(out).map_err(StreamError::new)? {
+            if !self.write_next(strings, out).map_err(StreamError::new)? {
                 return Ok(Progress::Done);
             }
         }
         Ok(Progress::More)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        if self.strings.has_pending() {
-            return Err(self);
-        }
-        let StringsReply {
-            strings,
-            has_header,
-            is_inside,
-        } = *self;
-        match strings.into_stored() {
-            Some(strings) => Ok(Box::new(StringsReply {
-                strings,
-                has_header,
-                is_inside,
-            })),
-            None => unreachable!("a walk without pending changes is free of its transaction"),
-        }
     }
 }
