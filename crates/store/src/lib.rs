@@ -24,6 +24,7 @@ mod latch;
 pub mod legacy;
 mod list;
 mod point;
+pub mod random;
 mod reclaimer;
 pub mod set;
 mod store;

@@ -16,6 +16,7 @@ mod introspection;
 mod key;
 mod keys;
 mod list;
+mod random;
 mod rows;
 mod scan;
 mod server;

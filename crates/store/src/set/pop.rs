@@ -7,9 +7,9 @@
 
 use cairn_engine::Family;
 
-use super::random::Lottery;
 use super::{Selection, Set, Step, Written};
 use crate::error::{Error, Result};
+use crate::random::Lottery;
 use crate::txn::{ReadTxn, WriteTxn};
 
 /// How many bytes of members are collected.

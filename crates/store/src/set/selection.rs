@@ -7,8 +7,9 @@
 use super::Set;
 use super::algebra::{Difference, Intersection, Operation, Union};
 use super::cursor::Cursor;
-use super::random::{Lottery, Repeats, Sample};
+use super::random::{Repeats, Sample};
 use crate::error::Result;
+use crate::random::{Draws, Lottery};
 use crate::txn::ReadTxn;
 
 /// What a step came to.
@@ -132,7 +133,7 @@ impl<'t> Selection<'t> {
 
     /// So many draws from a set that is not empty, each giving any member, in random order.
     pub fn repeats(txn: &'t ReadTxn, set: &Set, count: u64) -> Self {
-        let rule = Rule::Repeats(Box::new(Repeats::new(count, set.len())));
+        let rule = Rule::Repeats(Box::new(Repeats(Draws::new(count, set.len()))));
         Self::new(txn, rule, std::slice::from_ref(set), Some(count))
     }
 

@@ -1,0 +1,222 @@
+//! HRANDFIELD and ZRANDMEMBER: rows of a collection at random, with what belongs to them or without.
+//!
+//! Rows that must differ are chosen on one walk while they are sent. Where rows may come twice, some
+//! thousands are drawn and looked up in one walk, and then the next. Either way the reply may be of any
+//! length, and so may the collection: a piece of the reply passes over a bounded number of rows.
+
+use cairn_resp::{Progress, Protocol, Reply, StreamError, Writer};
+use cairn_store::random::{Draws, Lottery};
+use cairn_store::{Error, ReadTxn, Result, Rows};
+
+use super::args::{Args, is};
+use super::rows::{self, Shape};
+use super::stream::{self, Pieces, ROWS_PER_PIECE};
+
+/// What follows the key: `[count [WITHVALUES]]`.
+#[derive(Clone, Copy)]
+pub enum Request {
+    One,
+    Several {
+        wanted: u64,
+        may_repeat: bool,
+        shape: Shape,
+    },
+}
+
+impl Request {
+    /// `pairing` is the option that asks for the value or the score too.
+    pub fn parse(args: &Args, pairing: &str) -> Result<Request> {
+        if args.len() == 2 {
+            return Ok(Request::One);
+        }
+        let count = args.int(2)?;
+        if count == i64::MIN {
+            return Err(Error::reply(format!(
+                "ERR value is out of range, value must between {} and {}",
+                -i64::MAX,
+                i64::MAX
+            )));
+        }
+        let shape = match args.rest(3) {
+            [] => Shape::Array,
+            [option] if is(option, pairing) => Shape::Pairs,
+            _ => return Err(Error::SYNTAX),
+        };
+        let wanted = count.unsigned_abs();
+        if shape == Shape::Pairs && wanted > i64::MAX.unsigned_abs() / 2 {
+            return Err(Error::fixed("ERR value is out of range"));
+        }
+        Ok(Request::Several {
+            wanted,
+            may_repeat: count < 0,
+            shape,
+        })
+    }
+
+    /// Answers from the `size` rows of a collection.
+    pub fn reply<'t>(
+        self,
+        txn: &ReadTxn,
+        size: u64,
+        rows: Rows<'t>,
+        item: impl Item,
+    ) -> Result<Reply<'t>> {
+        let Request::Several {
+            wanted,
+            may_repeat,
+            shape,
+        } = self
+        else {
+            return one(txn, size, rows, item);
+        };
+        let header = Some((shape, wanted));
+        Ok(if size == 0 || wanted == 0 {
+            Reply::Array(Vec::new())
+        } else if may_repeat {
+            let repeated = Repeated {
+                header,
+                draws: Draws::new(wanted, size),
+                shape,
+                item,
+            };
+            stream::reply(rows, repeated)
+        } else if wanted < size {
+            let distinct = Distinct {
+                header,
+                lottery: Lottery::new(wanted, size),
+                shape,
+                item,
+            };
+            stream::reply(rows, distinct)
+        } else {
+            let write = move |row_key: &[u8], value: &[u8], out: &mut Writer<'_>| {
+                write(shape, item, row_key, value, out);
+            };
+            rows::reply(shape, size, rows, write)
+        })
+    }
+}
+
+/// How to read the rows of a collection.
+pub trait Item: Copy + Send + 'static {
+    /// The field or member.
+    fn name(self, row_key: &[u8]) -> &[u8];
+
+    /// Writes what belongs to it: the value or the score.
+    fn write_partner(self, row_key: &[u8], value: &[u8], out: &mut Writer<'_>);
+}
+
+fn write(shape: Shape, item: impl Item, row_key: &[u8], value: &[u8], out: &mut Writer<'_>) {
+    if shape != Shape::Pairs {
+        return out.bulk(item.name(row_key));
+    }
+    if out.protocol() == Protocol::Resp3 {
+        out.array(2);
+    }
+    out.bulk(item.name(row_key));
+    item.write_partner(row_key, value, out);
+}
+
+fn one<'t>(txn: &ReadTxn, size: u64, mut rows: Rows<'t>, item: impl Item) -> Result<Reply<'t>> {
+    if size == 0 {
+        return Ok(Reply::Null);
+    }
+    for _ in 0..fastrand::u64(..size) {
+        txn.step()?;
+        rows.next()?;
+    }
+    let row = rows.next()?;
+    Ok(row.map(|(row_key, _)| item.name(row_key).to_vec()).into())
+}
+
+type Header = Option<(Shape, u64)>;
+
+fn write_header(header: &mut Header, out: &mut Writer<'_>) {
+    if let Some((shape, count)) = header.take() {
+        shape.write(out, count);
+    }
+}
+
+/// Rows none of which comes twice.
+struct Distinct<I> {
+    header: Header,
+    lottery: Lottery,
+    shape: Shape,
+    item: I,
+}
+
+impl<I: Item> Pieces for Distinct<I> {
+    type Walk<'t> = Rows<'t>;
+
+    fn write(
+        &mut self,
+        rows: &mut Rows<'_>,
+        out: &mut Writer<'_>,
+        limit: usize,
+    ) -> Result<Progress, StreamError> {
+        write_header(&mut self.header, out);
+        for _ in 0..ROWS_PER_PIECE {
+            if self.lottery.wanted() == 0 {
+                return Ok(Progress::Done);
+            }
+            if out.len() >= limit {
+                break;
+            }
+            let (row_key, value) = next_row(rows)?;
+            if self.lottery.draw() {
+                write(self.shape, self.item, row_key, value, out);
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+/// Rows of which any may come several times.
+struct Repeated<I> {
+    header: Header,
+    draws: Draws,
+    shape: Shape,
+    item: I,
+}
+
+impl<I: Item> Pieces for Repeated<I> {
+    type Walk<'t> = Rows<'t>;
+
+    fn write(
+        &mut self,
+        rows: &mut Rows<'_>,
+        out: &mut Writer<'_>,
+        limit: usize,
+    ) -> Result<Progress, StreamError> {
+        write_header(&mut self.header, out);
+        let mut rows_left = ROWS_PER_PIECE;
+        while out.len() < limit && rows_left > 0 {
+            if let Some(drawn) = self.draws.pop() {
+                out.bytes().extend_from_slice(&drawn);
+                continue;
+            }
+            if !self.draws.is_looking() {
+                if !self.draws.start_walk() {
+                    return Ok(Progress::Done);
+                }
+                rows.rewind();
+            }
+            let (row_key, value) = next_row(rows)?;
+            let (shape, item, protocol) = (self.shape, self.item, out.protocol());
+            self.draws.meet(|| {
+                // Kept as it will be sent.
+                let mut copy = Vec::new();
+                let mut out = Writer::new(&mut copy, protocol);
+                write(shape, item, row_key, value, &mut out);
+                copy
+            });
+            rows_left -= 1;
+        }
+        Ok(Progress::More)
+    }
+}
+
+fn next_row<'r>(rows: &'r mut Rows<'_>) -> Result<(&'r [u8], &'r [u8]), StreamError> {
+    let row = rows.next().map_err(StreamError::new)?;
+    row.ok_or_else(|| StreamError::new("rows are missing"))
+}
