@@ -249,8 +249,35 @@ impl Cursors {
     }
 }
 
-/// One step of SCAN: looks at about `count` keys from the cursor on, hands those that live to `visit`,
-/// and returns the cursor to go on with; zero at the end.
+/// The most that one step of a scan looks at, whatever count it was asked for: what it finds stands in
+/// memory, and others wait meanwhile.
+pub const STEP_ROWS: u64 = 10_000;
+pub const STEP_BYTES: usize = 1024 * 1024;
+
+/// How much of a step is left.
+struct Step {
+    rows: u64,
+    bytes: usize,
+}
+
+impl Step {
+    fn new(count: u64) -> Step {
+        Step {
+            rows: count.min(STEP_ROWS),
+            bytes: STEP_BYTES,
+        }
+    }
+
+    /// Takes a row in; true if it was the last.
+    fn ends_with(&mut self, bytes: usize) -> bool {
+        self.rows = self.rows.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.rows == 0 || self.bytes == 0
+    }
+}
+
+/// One step of SCAN: looks at about `count` keys from the cursor on, or fewer if they are very many or
+/// very large, hands those that live to `visit`, and returns the cursor to go on with; zero at the end.
 pub fn scan(
     txn: &ReadTxn,
     cursor: u64,
@@ -260,14 +287,13 @@ pub fn scan(
     let cursors = txn.store().cursors();
     let place = find_place(txn, cursors, cursor)?;
     let mut walk = Walk::open(txn, &place);
-    let mut seen = 0;
+    let mut step = Step::new(count);
     while let Some(met) = walk.next()? {
         txn.step()?;
         if !has_expired(met.expire_ms, txn.now_ms()) {
             visit(&met);
         }
-        seen += 1;
-        if seen >= count {
+        if step.ends_with(met.name.len()) {
             let cursor = u64::from(slot(met.name)) << HASH_BITS | hash_of(met.name);
             cursors.remember(txn.index(), cursor, met.name);
             return Ok(cursor);
@@ -330,13 +356,12 @@ pub fn scan_collection(
             rows.seek(&collection.row_key(&sub));
         }
     }
-    let mut seen = 0;
+    let mut step = Step::new(count);
     while let Some((row_key, value)) = rows.next()? {
         txn.step()?;
         let sub = collection.sub_of(row_key);
         visit(sub, value)?;
-        seen += 1;
-        if seen >= count {
+        if step.ends_with(sub.len() + value.len()) {
             let cursor = hash_of(sub);
             cursors.remember(collection.version(), cursor, sub);
             return Ok(cursor);

@@ -251,3 +251,48 @@ fn an_empty_database_has_no_random_key() {
     fixture.time.set_millis(START + 2);
     assert_eq!(pick(), None);
 }
+
+/// A client may ask for everything at once, and gets it in steps that stay small.
+#[test]
+fn a_step_is_bounded_whatever_is_asked_for() {
+    let fixture = Fixture::new();
+    let name = |n: usize| format!("{n:05}");
+    let (many, large) = (25_000, "x".repeat(100_000));
+    fixture.write(|txn| {
+        hset(txn, "many", (0..many).map(|n| (name(n), String::new())));
+        hset(txn, "large", (0..25).map(|n| (name(n), large.clone())));
+    });
+    let steps = |key: &str| {
+        let (mut cursor, mut steps, mut met) = (0, Vec::new(), HashSet::new());
+        loop {
+            let before = met.len();
+            cursor = fixture.read(|txn| {
+                let hash = Hash::open(txn, key.as_bytes()).unwrap();
+                let visit = |field: &[u8], _: &[u8]| {
+                    met.insert(field.to_vec());
+                    Ok(())
+                };
+                keyspace::scan_collection(txn, hash.collection(), cursor, u64::MAX, visit).unwrap()
+            });
+            steps.push(met.len() - before);
+            if cursor == 0 {
+                return steps;
+            }
+        }
+    };
+    let step = usize::try_from(keyspace::STEP_ROWS).unwrap();
+    assert_eq!(steps("many"), [step, step, many - 2 * step]);
+    let step = keyspace::STEP_BYTES.div_ceil(large.len() + name(0).len());
+    assert_eq!(steps("large"), [step, step, 25 - 2 * step]);
+
+    fixture.write(|txn| (0..many).for_each(|n| set(txn, &name(n), "value")));
+    let (mut cursor, mut steps) = (0, 0);
+    loop {
+        cursor = fixture.read(|txn| keyspace::scan(txn, cursor, u64::MAX, |_| {}).unwrap());
+        steps += 1;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(steps, 3);
+}
