@@ -33,7 +33,7 @@ use crate::txn::{ReadTxn, WriteTxn};
 
 pub use algebra::{Aggregate, Algebra, Operation, Source};
 pub use build::Builder;
-pub use rank::Picker;
+pub use remove::Popped;
 pub use span::{LexBound, LexRange, ScoreBound, ScoreRange, Span};
 
 /// A member taken out of its row.

@@ -6,6 +6,7 @@
 use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::set::Selection;
 use cairn_store::string::Strings;
+use cairn_store::zset::Algebra;
 use cairn_store::{Chunks, Rows, Values, keyspace};
 
 /// How many rows one piece may pass over, however few of them are sent: between two pieces other
@@ -115,4 +116,12 @@ macro_rules! sources {
     };
 }
 
-sources!(Rows, Selection, Chunks, Strings, Values, keyspace::Walk);
+sources!(
+    Rows,
+    Selection,
+    Algebra,
+    Chunks,
+    Strings,
+    Values,
+    keyspace::Walk
+);

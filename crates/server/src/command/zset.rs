@@ -7,6 +7,7 @@ mod pop;
 mod random;
 mod range;
 mod reply;
+mod sorted;
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};

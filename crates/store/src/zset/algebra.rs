@@ -17,6 +17,7 @@ use cairn_engine::{Direction, Rows};
 
 use crate::collection::Collection;
 use crate::error::{Error, Result};
+use crate::set::Step;
 use crate::txn::ReadTxn;
 
 /// How many rows a walk that is behind tries one by one before it seeks: a seek costs as much as some
@@ -76,20 +77,16 @@ impl Source {
     }
 }
 
-/// The result of an operation, member by member.
+/// The result of an operation, member by member. It may be made again, and of the same rows.
 pub struct Algebra<'t> {
-    txn: &'t ReadTxn,
+    operation: Operation,
     aggregate: Aggregate,
-    merge: Merge<'t>,
-    /// The member given last.
+    /// Of a union, those that are over. Otherwise the first leads, and the others have to keep up with it.
+    walks: Vec<Walk<'t>>,
+    /// Of a union, those that are not over.
+    heap: BinaryHeap<Reverse<Walk<'t>>>,
     member: Vec<u8>,
-}
-
-enum Merge<'t> {
-    Union(BinaryHeap<Reverse<Walk<'t>>>),
-    /// The first walk leads, and the others have to keep up with it.
-    Intersection(Vec<Walk<'t>>),
-    Difference(Vec<Walk<'t>>),
+    score: f64,
 }
 
 impl<'t> Algebra<'t> {
@@ -112,117 +109,160 @@ impl<'t> Algebra<'t> {
         if is_void {
             sources.clear();
         }
-        let mut walks = Vec::with_capacity(sources.len());
-        for (turn, source) in sources.into_iter().enumerate() {
-            walks.push(Walk::new(txn, turn, source)?);
-        }
-        Ok(Algebra {
-            txn,
+        let walks = sources.into_iter().enumerate();
+        let mut algebra = Algebra {
+            operation,
             aggregate,
-            merge: match operation {
-                Operation::Union => {
-                    walks.retain(|walk| !walk.is_over);
-                    Merge::Union(walks.into_iter().map(Reverse).collect())
-                }
-                Operation::Intersection => Merge::Intersection(walks),
-                Operation::Difference => Merge::Difference(walks),
-            },
+            walks: walks
+                .map(|(turn, source)| Walk::new(txn, turn, source))
+                .collect(),
+            heap: BinaryHeap::new(),
             member: Vec::new(),
-        })
-    }
-
-    /// The next member in byte order, and its score.
-    pub fn next_member(&mut self) -> Result<Option<(&[u8], f64)>> {
-        let (txn, aggregate, member) = (self.txn, self.aggregate, &mut self.member);
-        let score = match &mut self.merge {
-            Merge::Union(walks) => next_of_union(txn, aggregate, walks, member)?,
-            Merge::Intersection(walks) => next_of_intersection(txn, aggregate, walks, member)?,
-            Merge::Difference(walks) => next_of_difference(txn, walks, member)?,
+            score: 0.0,
         };
-        Ok(score.map(|score| (self.member.as_slice(), score)))
+        algebra.rewind()?;
+        Ok(algebra)
     }
-}
 
-fn next_of_union(
-    txn: &ReadTxn,
-    aggregate: Aggregate,
-    walks: &mut BinaryHeap<Reverse<Walk<'_>>>,
-    member: &mut Vec<u8>,
-) -> Result<Option<f64>> {
-    let mut total = None;
-    while let Some(mut least) = walks.peek_mut() {
-        let walk = &mut least.0;
-        let score = number_or_zero(walk.weighted());
-        total = Some(match total {
-            None => {
-                member.clone_from(&walk.member);
-                score
-            }
-            Some(total) if walk.member == *member => aggregate.apply(total, score),
-            Some(_) => break,
-        });
-        walk.advance(txn)?;
-        if walk.is_over {
-            PeekMut::pop(least);
+    /// Starts again.
+    pub fn rewind(&mut self) -> Result<()> {
+        self.walks
+            .extend(self.heap.drain().map(|Reverse(walk)| walk));
+        for walk in &mut self.walks {
+            walk.rewind()?;
+        }
+        if self.operation == Operation::Union {
+            let under_way = self.walks.extract_if(.., |walk| !walk.is_over);
+            self.heap.extend(under_way.map(Reverse));
+        }
+        Ok(())
+    }
+
+    /// Moves on by a few rows; members come in byte order.
+    pub fn step(&mut self) -> Result<Step> {
+        match self.operation {
+            Operation::Union => self.step_union(),
+            Operation::Intersection => self.step_intersection(),
+            Operation::Difference => self.step_difference(),
         }
     }
-    Ok(total)
-}
 
-fn next_of_intersection(
-    txn: &ReadTxn,
-    aggregate: Aggregate,
-    walks: &mut [Walk<'_>],
-    member: &mut Vec<u8>,
-) -> Result<Option<f64>> {
-    let Some((leader, others)) = walks.split_first_mut() else {
-        return Ok(None);
-    };
-    'candidates: while !leader.is_over {
+    /// The next member and its score, however many steps it takes.
+    pub fn next_member(&mut self, txn: &ReadTxn) -> Result<Option<(&[u8], f64)>> {
+        loop {
+            txn.step()?;
+            match self.step()? {
+                Step::Member => return Ok(Some(self.member())),
+                Step::Onward => {}
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The member that the last step came to, and its score.
+    pub fn member(&self) -> (&[u8], f64) {
+        (&self.member, self.score)
+    }
+
+    fn step_union(&mut self) -> Result<Step> {
+        let mut total = None;
+        while let Some(mut least) = self.heap.peek_mut() {
+            let walk = &mut least.0;
+            let score = number_or_zero(walk.weighted());
+            total = Some(match total {
+                None => {
+                    self.member.clone_from(&walk.member);
+                    score
+                }
+                Some(total) if walk.member == self.member => self.aggregate.apply(total, score),
+                Some(_) => break,
+            });
+            walk.advance()?;
+            if walk.is_over {
+                self.walks.push(PeekMut::pop(least).0);
+            }
+        }
+        match total {
+            None => Ok(Step::End),
+            Some(total) => {
+                self.score = total;
+                Ok(Step::Member)
+            }
+        }
+    }
+
+    fn step_intersection(&mut self) -> Result<Step> {
+        let Some((leader, others)) = self.walks.split_first_mut() else {
+            return Ok(Step::End);
+        };
+        if leader.is_over {
+            return Ok(Step::End);
+        }
         let mut total = number_or_zero(leader.weighted());
-        for other in &mut *others {
-            other.advance_to(txn, &leader.member)?;
+        for other in others {
+            other.advance_to(&leader.member)?;
             if other.is_over {
-                leader.is_over = true;
-                return Ok(None);
+                return Ok(Step::End);
             }
             if other.member != leader.member {
-                leader.advance_to(txn, &other.member)?;
-                continue 'candidates;
+                leader.advance_to(&other.member)?;
+                return Ok(Step::Onward);
             }
             // Unlike in a union, what is not a number takes the sum with it to zero, and is no minimum
             // or maximum.
-            total = aggregate.apply(total, other.weighted());
+            total = self.aggregate.apply(total, other.weighted());
         }
-        member.clone_from(&leader.member);
-        leader.advance(txn)?;
-        return Ok(Some(total));
+        self.member.clone_from(&leader.member);
+        self.score = total;
+        leader.advance()?;
+        Ok(Step::Member)
     }
-    Ok(None)
-}
 
-fn next_of_difference(
-    txn: &ReadTxn,
-    walks: &mut [Walk<'_>],
-    member: &mut Vec<u8>,
-) -> Result<Option<f64>> {
-    let Some((leader, others)) = walks.split_first_mut() else {
-        return Ok(None);
-    };
-    'candidates: while !leader.is_over {
-        for other in &mut *others {
-            other.advance_to(txn, &leader.member)?;
+    fn step_difference(&mut self) -> Result<Step> {
+        let Some((leader, others)) = self.walks.split_first_mut() else {
+            return Ok(Step::End);
+        };
+        if leader.is_over {
+            return Ok(Step::End);
+        }
+        for other in others {
+            other.advance_to(&leader.member)?;
             if !other.is_over && other.member == leader.member {
-                leader.advance(txn)?;
-                continue 'candidates;
+                leader.advance()?;
+                return Ok(Step::Onward);
             }
         }
-        let score = leader.score;
-        member.clone_from(&leader.member);
-        leader.advance(txn)?;
-        return Ok(Some(score));
+        self.member.clone_from(&leader.member);
+        self.score = leader.score;
+        leader.advance()?;
+        Ok(Step::Member)
     }
-    Ok(None)
+
+    /// Whether it shows pending changes, so that it cannot outlive its transaction.
+    pub fn has_pending(&self) -> bool {
+        let under_way = self.heap.iter().map(|Reverse(walk)| walk);
+        let mut walks = self.walks.iter().chain(under_way);
+        walks.any(|walk| walk.rows.has_pending())
+    }
+
+    /// The same, free of the transaction, if it shows no pending changes.
+    pub fn into_stored(self) -> Option<Algebra<'static>> {
+        let heap = self.heap.into_iter();
+        Some(Algebra {
+            operation: self.operation,
+            aggregate: self.aggregate,
+            walks: self
+                .walks
+                .into_iter()
+                .map(Walk::into_stored)
+                .collect::<Option<_>>()?,
+            heap: heap
+                .map(|Reverse(walk)| walk.into_stored().map(Reverse))
+                .collect::<Option<_>>()?,
+            member: self.member,
+            score: self.score,
+        })
+    }
 }
 
 /// A walk over a source that stands at a member, or is over.
@@ -237,28 +277,44 @@ struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
-    fn new(txn: &'t ReadTxn, turn: usize, source: Source) -> Result<Walk<'t>> {
-        let mut walk = Walk {
+    /// A walk that is over, until it is rewound.
+    fn new(txn: &'t ReadTxn, turn: usize, source: Source) -> Walk<'t> {
+        Walk {
             rows: source.collection.rows(txn, Direction::Forward),
-            is_over: source.collection.is_empty(),
             source,
             turn,
             member: Vec::new(),
             score: 1.0,
-        };
-        walk.advance(txn)?;
-        Ok(walk)
+            is_over: true,
+        }
+    }
+
+    /// Moves to the first member.
+    fn rewind(&mut self) -> Result<()> {
+        self.rows.rewind();
+        self.is_over = self.source.collection.is_empty();
+        self.advance()
+    }
+
+    fn into_stored(self) -> Option<Walk<'static>> {
+        Some(Walk {
+            source: self.source,
+            rows: self.rows.into_stored()?,
+            turn: self.turn,
+            member: self.member,
+            score: self.score,
+            is_over: self.is_over,
+        })
     }
 
     fn weighted(&self) -> f64 {
         self.source.weight * self.score
     }
 
-    fn advance(&mut self, txn: &ReadTxn) -> Result<()> {
+    fn advance(&mut self) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
-        txn.step()?;
         let Some((key, value)) = self.rows.next()? else {
             self.is_over = true;
             return Ok(());
@@ -273,16 +329,16 @@ impl<'t> Walk<'t> {
     }
 
     /// Moves on to the first member that is not below this one.
-    fn advance_to(&mut self, txn: &ReadTxn, member: &[u8]) -> Result<()> {
+    fn advance_to(&mut self, member: &[u8]) -> Result<()> {
         for _ in 0..STEPS_BEFORE_SEEK {
             if self.is_over || *self.member >= *member {
                 return Ok(());
             }
-            self.advance(txn)?;
+            self.advance()?;
         }
         if !self.is_over && *self.member < *member {
             self.rows.seek(&self.source.collection.row_key(member));
-            self.advance(txn)?;
+            self.advance()?;
         }
         Ok(())
     }

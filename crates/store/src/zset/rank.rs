@@ -6,7 +6,7 @@
 use cairn_engine::{Direction, Rows};
 
 use super::span::successor;
-use super::{ScoreRows, Scored, Span, Zset};
+use super::{Span, Zset};
 use crate::error::Result;
 use crate::txn::ReadTxn;
 
@@ -121,15 +121,6 @@ impl Zset {
         rows.seek(&first);
         Ok((rows, count))
     }
-
-    /// For members at ranks chosen one by one.
-    pub fn picker<'t>(&self, txn: &'t ReadTxn) -> Picker<'t> {
-        Picker {
-            rows: self.rows(txn, &self.whole(), Direction::Forward),
-            keys: self.score_rows(),
-            next: 0,
-        }
-    }
 }
 
 /// Passes over at most `count` rows; how many there were.
@@ -140,40 +131,4 @@ fn skip(txn: &ReadTxn, rows: &mut Rows<'_>, count: u64) -> Result<u64> {
         passed += 1;
     }
     Ok(passed)
-}
-
-/// Finds members by rank. Ranks that rise are found in one walk; one that falls starts another.
-pub struct Picker<'t> {
-    rows: Rows<'t>,
-    keys: ScoreRows,
-    /// The rank of the row that the walk gives next.
-    next: u64,
-}
-
-impl<'t> Picker<'t> {
-    pub fn at(&mut self, rank: u64) -> Result<Option<Scored>> {
-        if rank < self.next {
-            self.rows.rewind();
-            self.next = 0;
-        }
-        while self.next < rank && self.rows.next()?.is_some() {
-            self.next += 1;
-        }
-        self.next += 1;
-        let keys = self.keys;
-        Ok(self.rows.next()?.map(|(key, _)| keys.scored(key)))
-    }
-
-    pub fn has_pending(&self) -> bool {
-        self.rows.has_pending()
-    }
-
-    /// The same, free of its transaction, if no change of that transaction has a part in it.
-    pub fn into_stored(self) -> Option<Picker<'static>> {
-        Some(Picker {
-            rows: self.rows.into_stored()?,
-            keys: self.keys,
-            next: self.next,
-        })
-    }
 }

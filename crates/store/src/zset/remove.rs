@@ -3,20 +3,38 @@
 //! Each member costs two deletions, and all of them stand in memory until the commit. So when most of a
 //! large set goes, it is what stays that is written, as a new version: less work, and it may be spilled.
 //! When everything goes, nothing is written but the metadata.
+//!
+//! Members by the million are not collected for the reply either: it walks over the rows as they were, which
+//! its walk has pinned.
 
-use cairn_engine::Direction;
+use cairn_engine::{Direction, Rows};
 
 use super::span::successor;
-use super::{Builder, Scored, Span, Zset};
-use crate::error::Result;
+use super::{Builder, ScoreRows, Scored, Span, Zset};
+use crate::error::{Error, Result};
 use crate::txn::WriteTxn;
 
 /// Up to so many deletions are always made one by one.
 const FEW: u64 = 10_000;
-/// More than so many deletions are never made one by one.
-const MANY: u64 = 1_000_000;
+/// More than so many deletions are never made one by one: they would take a hundred megabytes.
+const MANY: u64 = 100_000;
 /// How many rows are read before they are deleted: a walk shows the transaction and stops its changes.
 const READ_AT_ONCE: usize = 1_000;
+
+/// How many bytes of popped members are collected, and what a member costs besides its row key.
+const HANDFUL: usize = 4 * 1024 * 1024;
+const OVERHEAD: usize = 64;
+
+/// What was taken out.
+pub enum Popped {
+    Few(Vec<Scored>),
+    /// They can still be read when the change has been committed.
+    Many {
+        count: u64,
+        rows: Box<Rows<'static>>,
+        keys: ScoreRows,
+    },
+}
 
 impl Zset {
     /// Takes out the members of a span, which are `count` in number.
@@ -34,28 +52,63 @@ impl Zset {
     }
 
     /// Takes out the first `count` members of a walk.
-    pub fn pop(self, txn: &mut WriteTxn, direction: Direction, count: u64) -> Result<Vec<Scored>> {
+    pub fn pop(self, txn: &mut WriteTxn, direction: Direction, count: u64) -> Result<Popped> {
+        self.pop_by_handful(txn, direction, count, HANDFUL)
+    }
+
+    pub(super) fn pop_by_handful(
+        self,
+        txn: &mut WriteTxn,
+        direction: Direction,
+        count: u64,
+        handful: usize,
+    ) -> Result<Popped> {
         let count = count.min(self.len());
         let keys = self.score_rows();
-        let mut popped = Vec::new();
+        let Span { lower, upper } = self.whole();
         let mut rows = self.rows(txn, &self.whole(), direction);
-        while (popped.len() as u64) < count
+        // A walk that shows pending changes ends with its transaction.
+        let must_collect = txn.is_patient() && rows.has_pending();
+        let (mut members, mut bytes, mut last) = (Vec::new(), 0, Vec::new());
+        let mut are_few = true;
+        let mut left = count;
+        while left > 0
             && let Some((key, _)) = rows.next()?
         {
             txn.step()?;
-            popped.push(keys.scored(key));
+            left -= 1;
+            if left == 0 {
+                last = key.to_vec();
+            }
+            bytes += key.len() + OVERHEAD;
+            are_few = bytes <= handful || must_collect;
+            if are_few {
+                members.push(keys.scored(key));
+            } else if !txn.is_patient() {
+                return Err(Error::TooLong);
+            } else if count == self.len() {
+                // Nobody has to know where the last one lies.
+                break;
+            }
         }
-        drop(rows);
-        let Some(last) = popped.last() else {
-            return Ok(popped);
+        let popped = if are_few {
+            drop(rows);
+            Popped::Few(members)
+        } else {
+            let Some(mut rows) = rows.into_stored() else {
+                unreachable!("a walk with pending changes is collected");
+            };
+            rows.rewind();
+            let rows = Box::new(rows);
+            Popped::Many { count, rows, keys }
         };
-        let key = self.score_key(last.score, &last.member);
-        let Span { lower, upper } = self.whole();
-        let span = match direction {
-            Direction::Forward => Span::new(lower, successor(&key)),
-            Direction::Backward => Span::new(key, upper),
-        };
-        self.remove_span(txn, &span, popped.len() as u64)?;
+        if count > 0 {
+            let span = match direction {
+                Direction::Forward => Span::new(lower, successor(&last)),
+                Direction::Backward => Span::new(last, upper),
+            };
+            self.remove_span(txn, &span, count)?;
+        }
         Ok(popped)
     }
 

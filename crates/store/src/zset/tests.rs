@@ -73,11 +73,6 @@ fn check_ranks(txn: &ReadTxn, name: &[u8], model: &Model) {
         zset.rank_of(txn, b"absent", Direction::Forward).unwrap(),
         None
     );
-    let mut picker = zset.picker(txn);
-    for rank in [3, 0, 1, 1, 7, 2, 100] {
-        let expected = model.ordered().get(rank as usize).cloned();
-        assert_eq!(picker.at(rank).unwrap(), expected, "rank {rank}");
-    }
 }
 
 fn check_ranges(txn: &ReadTxn, name: &[u8], model: &Model, question: &Question) {
@@ -183,7 +178,7 @@ fn a_set_takes_part_with_scores_of_one() {
         &[(0, 1.0), (1, 10.0)],
     );
     let mut all = Vec::new();
-    while let Some((member, score)) = union.next_member().unwrap() {
+    while let Some((member, score)) = union.next_member(&txn).unwrap() {
         all.push(Scored {
             member: member.to_vec(),
             score,
@@ -227,7 +222,7 @@ fn small_sets_meet_large_ones() {
     let result = |operation, sources: &[(usize, f64)]| {
         let mut algebra = merge(&txn, operation, Aggregate::Sum, sources);
         let mut all = Vec::new();
-        while let Some((member, score)) = algebra.next_member().unwrap() {
+        while let Some((member, score)) = algebra.next_member(&txn).unwrap() {
             all.push(Scored {
                 member: member.to_vec(),
                 score,
@@ -328,4 +323,86 @@ fn an_impatient_transaction_gives_long_walks_up() {
     );
     assert!(zset.rows_from(&txn, 29_990, Direction::Forward).is_ok());
     assert_eq!(zset.count(&txn, &zset.whole()).unwrap(), 30_000);
+}
+
+/// A result can be made again, also when its transaction is gone and so are the keys.
+#[test]
+fn a_result_can_be_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    put(&mut txn, b"a", &[("x", 1.0), ("y", 2.0)]);
+    put(&mut txn, b"b", &[("y", 10.0), ("z", 20.0)]);
+    assert!(merge(&txn, Operation::Union, Aggregate::Sum, &[(0, 1.0)]).has_pending());
+    store.commit_blocking(&mut txn).unwrap();
+    for (operation, expected) in [
+        (Operation::Union, vec!["x=1", "y=12", "z=20"]),
+        (Operation::Intersection, vec!["y=12"]),
+        (Operation::Difference, vec!["x=1"]),
+    ] {
+        let sources = [(0, 1.0), (1, 1.0)];
+        let mut made = merge(&txn, operation, Aggregate::Sum, &sources);
+        made.step().unwrap();
+        let mut made = made.into_stored().unwrap();
+        for _ in 0..2 {
+            made.rewind().unwrap();
+            let mut all = Vec::new();
+            while let Some((member, score)) = made.next_member(&txn).unwrap() {
+                let member = member.to_vec();
+                all.push(Scored { member, score });
+            }
+            assert_eq!(texts(&all), expected);
+        }
+    }
+}
+
+/// Too many to collect: they are read from rows that are gone by then.
+#[test]
+fn many_popped_members_outlive_their_deletion() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let names: Vec<String> = (0..1000).map(|n| format!("{n:04}")).collect();
+    let all: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
+    for (direction, count, expected) in [
+        (Direction::Forward, 700, ["0000", "0699"]),
+        (Direction::Backward, 10, ["0999", "0990"]),
+        (Direction::Backward, u64::MAX, ["0999", "0000"]),
+    ] {
+        put(&mut txn, b"a", &all);
+        store.commit_blocking(&mut txn).unwrap();
+        let zset = Zset::open(&txn, b"a").unwrap();
+        let popped = zset.pop_by_handful(&mut txn, direction, count, 500);
+        let Popped::Many { count, rows, keys } = popped.unwrap() else {
+            panic!("they are many");
+        };
+        store.commit_blocking(&mut txn).unwrap();
+        store.engine().compact().unwrap();
+        let popped: Vec<Scored> = collect(*rows, keys)
+            .into_iter()
+            .take(count as usize)
+            .collect();
+        assert_eq!(popped.len() as u64, count);
+        let ends = [&popped[0], &popped[popped.len() - 1]];
+        assert_eq!(
+            ends.map(|scored| scored.member.as_slice()),
+            expected.map(str::as_bytes)
+        );
+        let left = Zset::open(&txn, b"a").unwrap();
+        let kept = collect(left.rows(&txn, &left.whole(), Direction::Forward), keys);
+        assert_eq!(left.len(), 1000 - count);
+        assert_eq!(kept.len() as u64, left.len());
+        assert!(kept.iter().all(|scored| !popped.contains(scored)));
+    }
+}
+
+#[test]
+fn a_walk_too_long_for_a_connection_thread_is_not_popped_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Short);
+    put(&mut txn, b"a", &[("x", 1.0), ("y", 2.0)]);
+    let zset = Zset::open(&txn, b"a").unwrap();
+    let popped = zset.pop_by_handful(&mut txn, Direction::Forward, 2, 1);
+    assert!(matches!(popped, Err(crate::Error::TooLong)));
 }

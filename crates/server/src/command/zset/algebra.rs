@@ -1,10 +1,10 @@
 //! ZUNION, ZINTER, ZDIFF, their *STORE forms, and ZINTERCARD.
 
 use cairn_resp::{Reply, number};
-use cairn_store::zset::{Aggregate, Algebra, Builder, Operation, Scored, Source};
+use cairn_store::zset::{Aggregate, Algebra, Builder, Operation, Source};
 use cairn_store::{Error, ReadTxn, Result, WriteTxn};
 
-use super::{Args, reply};
+use super::{Args, reply, sorted};
 use crate::command::args::{self, Options};
 
 /// What becomes of the result, which decides the options.
@@ -127,28 +127,15 @@ fn parse_limit(text: &[u8]) -> Result<u64> {
 /// The result, in the order of the scores.
 fn collect<'t>(txn: &'t ReadTxn, args: &Args, form: &Form) -> Result<Reply<'t>> {
     let query = Query::parse(txn, args, form)?;
-    let mut result = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
-    let mut members = Vec::new();
-    while let Some((member, score)) = result.next_member()? {
-        members.push(Scored {
-            member: member.to_vec(),
-            score,
-        });
-    }
-    // They come in the order of the members, so a stable sort leaves ties as they should be.
-    members.sort_by(|a, b| {
-        a.score
-            .partial_cmp(&b.score)
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    Ok(reply::of_members(reply::shape(query.has_scores), members))
+    let result = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
+    sorted::reply(txn, reply::shape(query.has_scores), result)
 }
 
 fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply<'static>> {
     let query = Query::parse(txn, args, form)?;
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     let mut result = Builder::new(txn, args[1]);
-    while let Some((member, score)) = members.next_member()? {
+    while let Some((member, score)) = members.next_member(txn)? {
         result.add(txn, member, score)?;
     }
     drop(members);
@@ -190,7 +177,7 @@ pub fn zintercard<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     let query = Query::parse(txn, args, &form)?;
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     let mut count = 0;
-    while count < query.limit && members.next_member()?.is_some() {
+    while count < query.limit && members.next_member(txn)?.is_some() {
         count += 1;
     }
     Ok(count.into())

@@ -1,12 +1,13 @@
 //! ZPOPMIN, ZPOPMAX, ZMPOP.
 
-use cairn_resp::{Reply, number};
-use cairn_store::zset::Scored;
-use cairn_store::{Direction, Error, Result, WriteTxn, Zset};
+use cairn_resp::{Reply, Writer, number};
+use cairn_store::zset::{Popped, ScoreRows, Scored};
+use cairn_store::{Direction, Error, Result, Rows, WriteTxn, Zset};
 
 use super::{Args, reply};
 use crate::command::args::is;
-use crate::command::rows::Shape;
+use crate::command::rows::{self, Shape};
+use crate::command::stream;
 
 pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     pop(txn, args, Direction::Forward)
@@ -23,11 +24,13 @@ fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply<'s
         _ => return Err(Error::SYNTAX),
     };
     let zset = Zset::open(txn, args[1])?;
-    let popped = zset.pop(txn, direction, count.unwrap_or(1))?;
-    Ok(match count {
-        Some(_) => reply::of_members(Shape::Pairs, popped),
+    Ok(match zset.pop(txn, direction, count.unwrap_or(1))? {
         // In RESP3 too, one member popped without a count makes no pair of its own.
-        None => Reply::Array(popped.into_iter().flat_map(pair).collect()),
+        Popped::Few(members) if count.is_none() => {
+            Reply::Array(members.into_iter().flat_map(pair).collect())
+        }
+        Popped::Few(members) => reply::of_members(Shape::Pairs, members),
+        Popped::Many { count, rows, keys } => reply::of_rows(Shape::Pairs, count, *rows, keys),
     })
 }
 
@@ -54,16 +57,26 @@ pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
         if zset.is_empty() {
             continue;
         }
-        let popped = zset.pop(txn, direction, count)?;
-        let pairs = popped
-            .into_iter()
-            .map(|scored| Reply::Array(pair(scored).into()));
-        return Ok(Reply::Array(vec![
-            Reply::bulk(*name),
-            Reply::Array(pairs.collect()),
-        ]));
+        let pairs = match zset.pop(txn, direction, count)? {
+            Popped::Few(members) => {
+                let pairs = members.into_iter().map(|member| pair(member).into());
+                Reply::Array(pairs.map(Reply::Array).collect())
+            }
+            Popped::Many { count, rows, keys } => pairs_of_rows(count, *rows, keys),
+        };
+        return Ok(stream::with_key(name, pairs));
     }
     Ok(Reply::NullArray)
+}
+
+/// In RESP2 too, each member makes a pair with its score.
+fn pairs_of_rows(count: u64, rows: Rows<'static>, keys: ScoreRows) -> Reply<'static> {
+    let item = move |key: &[u8], _: &[u8], out: &mut Writer<'_>| {
+        out.array(2);
+        out.bulk(keys.member(key));
+        out.double(keys.score(key));
+    };
+    rows::reply(Shape::Array, count, rows, item)
 }
 
 /// What follows the keys: `MIN | MAX [COUNT count]`.

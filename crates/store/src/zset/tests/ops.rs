@@ -141,12 +141,12 @@ pub fn apply(txn: &mut WriteTxn, op: &Op) {
         }
         Op::Pop(key, direction, count) => {
             let zset = Zset::open(txn, KEYS[*key]).unwrap();
-            zset.pop(txn, *direction, *count).unwrap();
+            zset.pop_by_handful(txn, *direction, *count, 300).unwrap();
         }
         Op::Store(key, operation, aggregate, sources) => {
             let mut result = Builder::new(txn, KEYS[*key]);
             let mut algebra = merge(txn, *operation, *aggregate, sources);
-            while let Some((member, score)) = algebra.next_member().unwrap() {
+            while let Some((member, score)) = algebra.next_member(txn).unwrap() {
                 result.add(txn, member, score).unwrap();
             }
             drop(algebra);
