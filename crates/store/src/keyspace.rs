@@ -30,6 +30,12 @@ pub struct Met<'r> {
     pub expire_ms: u64,
 }
 
+impl Met<'_> {
+    pub fn has_expired(&self, now_ms: u64) -> bool {
+        has_expired(self.expire_ms, now_ms)
+    }
+}
+
 /// A walk over the keys of one database; expired ones included.
 pub struct Walk<'t> {
     metadata: Rows<'t>,
@@ -41,6 +47,13 @@ pub struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
+    /// Over all keys of the selected database.
+    pub fn whole(txn: &'t ReadTxn) -> Walk<'t> {
+        let mut from = Vec::new();
+        row::index_prefix(&mut from, txn.index());
+        Walk::open(txn, &from)
+    }
+
     /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
     pub fn open(txn: &'t ReadTxn, from: &[u8]) -> Walk<'t> {
         let mut upper = Vec::new();
@@ -290,7 +303,7 @@ pub fn scan(
     let mut step = Step::new(count);
     while let Some(met) = walk.next()? {
         txn.step()?;
-        if !has_expired(met.expire_ms, txn.now_ms()) {
+        if !met.has_expired(txn.now_ms()) {
             visit(&met);
         }
         if step.ends_with(met.name.len()) {
@@ -416,7 +429,7 @@ impl Draw {
             if is_enough || slot >= slots.end {
                 break;
             }
-            if has_expired(met.expire_ms, txn.now_ms()) {
+            if met.has_expired(txn.now_ms()) {
                 continue;
             }
             self.last_slot = slot;

@@ -17,7 +17,7 @@ mod tests;
 
 use std::ops::Range;
 
-use cairn_encoding::CHUNK_SIZE;
+pub use cairn_encoding::CHUNK_SIZE;
 use cairn_encoding::chunk::chunk_sub;
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_engine::Family;

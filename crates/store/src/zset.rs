@@ -36,6 +36,11 @@ pub use build::Builder;
 pub use remove::Popped;
 pub use span::{LexBound, LexRange, ScoreBound, ScoreRange, Span};
 
+/// The score that the row of a member holds.
+pub fn score_of(row: &[u8]) -> Result<f64> {
+    Ok(score::decode_value(row)?)
+}
+
 /// A member taken out of its row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
@@ -75,7 +80,7 @@ impl Zset {
 
     pub fn score(&self, txn: &ReadTxn, member: &[u8]) -> Result<Option<f64>> {
         match self.0.get(txn, member)? {
-            Some(value) => Ok(Some(score::decode_value(&value)?)),
+            Some(row) => score_of(&row).map(Some),
             None => Ok(None),
         }
     }

@@ -1,6 +1,5 @@
 //! Commands on keys, whatever they hold.
 
-use cairn_encoding::metadata::has_expired;
 use cairn_resp::{Progress, Reply, StreamError, Writer, glob};
 use cairn_store::{
     Error, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys, keyspace,
@@ -353,7 +352,7 @@ impl Matching {
     fn takes(&self, met: &keyspace::Met<'_>) -> bool {
         // A lone star is no condition at all.
         let matches = self.pattern == b"*" || glob::matches(&self.pattern, met.name, false);
-        matches && !has_expired(met.expire_ms, self.now_ms)
+        matches && !met.has_expired(self.now_ms)
     }
 }
 
@@ -365,9 +364,7 @@ fn all_names<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
         pattern: args[1].to_vec(),
         now_ms: txn.now_ms(),
     };
-    let mut from = Vec::new();
-    cairn_encoding::row::index_prefix(&mut from, txn.index());
-    let mut walk = keyspace::Walk::open(txn, &from);
+    let mut walk = keyspace::Walk::whole(txn);
     let mut names = Vec::new();
     let mut count = 0;
     while let Some(met) = walk.next()? {

@@ -1,8 +1,7 @@
 //! SCAN, and HSCAN, SSCAN and ZSCAN.
 
-use cairn_encoding::score;
 use cairn_resp::{Reply, glob, number};
-use cairn_store::{Collection, CollectionKind, Error, ReadTxn, Result, Type, keyspace};
+use cairn_store::{Collection, CollectionKind, Error, ReadTxn, Result, Type, keyspace, zset};
 
 use super::args::{self, Args};
 use super::introspection::encoding_of;
@@ -137,7 +136,7 @@ fn sscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
 fn zscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     let mut compact = None;
     scan_elements(txn, args, CollectionKind::ZSet, |member, value, items| {
-        let score = score::decode_value(value)?;
+        let score = zset::score_of(value)?;
         let mut text = Vec::new();
         let is_whole = score == score.trunc() && score.abs() <= LARGEST_COMPACT;
         if is_whole && score.abs() >= FIRST_WITH_EXPONENT && is_compact(txn, args[1], &mut compact)?

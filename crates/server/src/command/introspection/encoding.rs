@@ -1,7 +1,9 @@
 //! OBJECT and MEMORY USAGE: what Redis would say of the same value, read off as few rows as possible.
 
 use cairn_resp::{Reply, number};
-use cairn_store::{CollectionKind, Direction, Error, Family, Found, Key, ReadTxn, Result, Shape};
+use cairn_store::{
+    CollectionKind, Direction, Error, Family, Found, Key, ReadTxn, Result, Shape, string,
+};
 
 use crate::command::Args;
 use crate::command::args::{int, is};
@@ -150,7 +152,7 @@ pub fn bytes_of(txn: &ReadTxn, key: &Key, found: &Found<'_>, samples: u64) -> Re
     let (version, elements, indexes) = match found.shape {
         Shape::Inline { .. } => return Ok(metadata),
         Shape::Chunked { length, .. } => {
-            let chunks = length.div_ceil(cairn_encoding::CHUNK_SIZE as u64);
+            let chunks = length.div_ceil(string::CHUNK_SIZE as u64);
             let row_key = key.metadata().len() as u64 + 12;
             return Ok(metadata + length + chunks * row_key);
         }

@@ -1,9 +1,8 @@
 //! Commands that name members: adding, scoring, ranking, removing.
 
-use cairn_encoding::score;
 use cairn_resp::Reply;
 use cairn_store::zset::Update;
-use cairn_store::{CollectionKind, Direction, Error, Point, ReadTxn, Result, WriteTxn, Zset};
+use cairn_store::{CollectionKind, Direction, Error, Point, ReadTxn, Result, WriteTxn, Zset, zset};
 
 use super::Args;
 use crate::command::args;
@@ -147,7 +146,7 @@ pub fn zrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
 
 pub fn zscore<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
     match point.element(args[1], CollectionKind::ZSet, args[2])? {
-        Some(value) => Ok(Reply::Double(score::decode_value(&value)?)),
+        Some(row) => Ok(Reply::Double(zset::score_of(&row)?)),
         None => Ok(Reply::Null),
     }
 }
