@@ -24,6 +24,11 @@ pub fn next(now_micros: u64, last: u64) -> u64 {
     from_clock(now_micros).max(successor)
 }
 
+/// What a version is made of: microseconds since 1970, and how many came before it in the same one.
+pub fn parts(version: u64) -> (u64, u64) {
+    (version >> COUNTER_BITS, version & ((1 << COUNTER_BITS) - 1))
+}
+
 /// A clock beyond the year 2255 does not fit. It counts as no clock at all, rather than as a wrapped one
 /// or as the last version there is.
 fn from_clock(now_micros: u64) -> u64 {
@@ -44,6 +49,15 @@ mod tests {
         assert_eq!(next(NOW, 0), 3_481_600_000_000_000_000);
         let next_microsecond = 3_481_600_000_000_002_048;
         assert_eq!(next(NOW + 1, next_microsecond - 1), next_microsecond);
+    }
+
+    #[test]
+    fn a_version_comes_apart_again() {
+        let first = next(NOW, 0);
+        assert_eq!(parts(first), (NOW, 0));
+        assert_eq!(parts(first + 2047), (NOW, 2047));
+        assert_eq!(parts(first + 2048), (NOW + 1, 0));
+        assert_eq!(parts(u64::MAX), (u64::MAX >> COUNTER_BITS, 2047));
     }
 
     #[test]

@@ -88,10 +88,9 @@ pub fn date_of_millis(millis: u64) -> String {
 
 /// What a version says: when its key's life began, and which of that microsecond it is.
 pub fn date_of_version(version: u64) -> String {
-    let versions_per_microsecond = version::next(1, 0);
-    let micros = version / versions_per_microsecond;
+    let (micros, count) = version::parts(version);
     let date = date(micros / 1_000_000);
-    match version % versions_per_microsecond {
+    match count {
         0 => format!("{date}.{:06} UTC", micros % 1_000_000),
         count => format!("{date}.{:06} UTC + {count}", micros % 1_000_000),
     }
