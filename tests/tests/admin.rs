@@ -91,6 +91,23 @@ fn paused_commands_wait_and_then_run() {
     assert_eq!(client.receive(), Value::ok());
 }
 
+/// A pause keeps everything as it is: what expires meanwhile is hidden, and deleted afterwards.
+#[test]
+fn nothing_is_deleted_during_a_pause() {
+    let server = Server::cairn(&["--expire-interval-ms", "5"]);
+    let (mut admin, mut client) = (server.client(), server.client());
+    client.line("SET key v PX 50");
+    assert_eq!(admin.line("CLIENT PAUSE 60000 WRITE"), Value::ok());
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.line("GET key"), Value::Null);
+    assert_eq!(info(&mut admin, "expired_keys"), "0");
+    assert_eq!(admin.line("CLIENT UNPAUSE"), Value::ok());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while info(&mut admin, "expired_keys") != "1" {
+        assert!(Instant::now() < deadline, "it is not deleted");
+    }
+}
+
 #[test]
 fn no_more_connections_come_in_than_may() {
     let server = Server::cairn(&["--maxclients", "2"]);

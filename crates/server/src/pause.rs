@@ -61,6 +61,11 @@ impl Pause {
         self.is_on.store(true, Ordering::Release);
     }
 
+    /// When it will be over, if nobody ends it before.
+    pub fn until(&self) -> Option<Instant> {
+        self.paused.borrow().map(|paused| paused.until)
+    }
+
     pub fn end(&self) {
         self.is_on.store(false, Ordering::Release);
         self.paused.send_replace(None);

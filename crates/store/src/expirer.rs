@@ -30,6 +30,8 @@ pub struct Expirer {
     expired_keys: AtomicU64,
     stale_rows: AtomicU64,
     is_paused: AtomicBool,
+    /// It may not work before this moment.
+    rests_until: Mutex<Option<Instant>>,
     place: Mutex<Place>,
 }
 
@@ -42,6 +44,17 @@ impl Expirer {
     /// Index rows dropped because their key had changed.
     pub fn stale_rows(&self) -> u64 {
         self.stale_rows.load(Ordering::Relaxed)
+    }
+
+    /// CLIENT PAUSE: nothing is deleted before this moment.
+    pub fn rest_until(&self, moment: Option<Instant>) {
+        *self.rests_until.lock() = moment;
+    }
+
+    fn may_work(&self) -> bool {
+        let rests_until = *self.rests_until.lock();
+        !self.is_paused.load(Ordering::Relaxed)
+            && rests_until.is_none_or(|moment| Instant::now() >= moment)
     }
 
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -61,7 +74,7 @@ impl Store {
     /// Deals with at most `limit` rows that are due.
     pub fn expire_some(self: &Arc<Self>, limit: usize) -> Result<Progress> {
         let expirer = self.expirer();
-        if expirer.is_paused.load(Ordering::Relaxed) {
+        if !expirer.may_work() {
             return Ok(Progress::Idle);
         }
         let mut place = expirer.place.lock();

@@ -335,12 +335,16 @@ fn pause(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
         u64::try_from(milliseconds).map_err(|_| Error::fixed("ERR timeout is negative"))?;
     let until = Instant::now().checked_add(Duration::from_millis(milliseconds));
     let until = until.ok_or(Error::fixed("ERR timeout is out of range"))?;
-    session.server.pause.start(mode, until);
+    let server = &session.server;
+    server.pause.start(mode, until);
+    // Neither a command nor the passing of time may change anything meanwhile.
+    server.store.expirer().rest_until(server.pause.until());
     Ok(Reply::Ok)
 }
 
 fn unpause(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
     session.server.pause.end();
+    session.server.store.expirer().rest_until(None);
     Ok(Reply::Ok)
 }
 
