@@ -179,6 +179,48 @@ fn commands_and_errors_are_counted() {
     assert_eq!(info(&mut client, "total_error_replies"), "0");
 }
 
+/// Each key that a reading command asks for counts once, whatever it takes to read it.
+#[test]
+fn lookups_are_counted_as_redis_counts_them() {
+    let servers = [Server::cairn(&[]), Server::redis(&[])];
+    let mut clients = servers.each_ref().map(Server::client);
+    let large = "x".repeat(100_000);
+    for client in &mut clients {
+        client.command(&["SET", "large", &large]);
+        client.line("HSET hash field value");
+        client.line("SADD set member");
+        client.line("ZADD zset 1 member");
+    }
+    for command in [
+        "GET large",
+        "GETRANGE large 10 99000",
+        "HGET hash field",
+        "HGET hash absent",
+        "HGET absent field",
+        "HMGET hash field absent",
+        "SISMEMBER set absent",
+        "ZSCORE zset absent",
+        "ZRANDMEMBER zset -3",
+        "ZUNION 2 zset absent",
+        "ZINTERCARD 2 zset set",
+        "MEMORY USAGE hash",
+        "EXISTS hash absent hash",
+        "SCAN 0",
+    ] {
+        let [cairn, redis] = clients.each_mut().map(|client| {
+            let counts = |client: &mut Client| {
+                ["keyspace_hits", "keyspace_misses"]
+                    .map(|field| info(client, field).parse::<u64>().expect("a count"))
+            };
+            let before = counts(client);
+            client.line(command);
+            let after = counts(client);
+            [after[0] - before[0], after[1] - before[1]]
+        });
+        assert_eq!(cairn, redis, "hits and misses of {command}");
+    }
+}
+
 #[test]
 fn shutdown_answers_nothing_and_loses_nothing() {
     let mut server = Server::cairn(&[]);

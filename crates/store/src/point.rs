@@ -9,7 +9,7 @@ use cairn_encoding::metadata::CollectionKind;
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::string::Str;
-use crate::txn::{Found, ReadTxn, Row};
+use crate::txn::{Found, Lookups, ReadTxn, Row};
 
 #[derive(Clone, Copy)]
 pub struct Point<'t> {
@@ -57,7 +57,9 @@ impl<'t> Point<'t> {
             if let Some(row) = collection.get(self.txn, sub)? {
                 return Ok(Some(row));
             }
+            let lookups = self.txn.lookups();
             let again = Collection::open(self.txn, name, kind)?;
+            self.txn.restore_lookups(lookups);
             if again.version() == collection.version() {
                 return Ok(None);
             }
@@ -71,6 +73,7 @@ impl<'t> Point<'t> {
         if self.is_latched {
             Ok(self.txn)
         } else {
+            self.txn.restore_lookups(Lookups::default());
             Err(Error::Unlatched)
         }
     }

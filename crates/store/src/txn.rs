@@ -297,10 +297,15 @@ impl ReadTxn {
         moved.map(Found::of_metadata).transpose()
     }
 
+    /// The key, if it exists and has not expired; for those whose question is not to be counted.
+    pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
+        let found = self.find_even_expired(key)?;
+        Ok(found.filter(|found| !has_expired(found.expire_ms, self.now_ms)))
+    }
+
     /// The key, if it exists and has not expired.
     pub fn find(&self, key: &Key) -> Result<Option<Found<'_>>> {
-        let found = self.find_even_expired(key)?;
-        let found = found.filter(|found| !has_expired(found.expire_ms, self.now_ms));
+        let found = self.peek(key)?;
         let mut lookups = self.lookups.get();
         match found {
             Some(_) => lookups.hits += 1,
@@ -308,6 +313,11 @@ impl ReadTxn {
         }
         self.lookups.set(lookups);
         Ok(found)
+    }
+
+    /// Forgets what was asked for since, where a key has to be asked for again.
+    pub(crate) fn restore_lookups(&self, lookups: Lookups) {
+        self.lookups.set(lookups);
     }
 
     /// What the current command has asked for.

@@ -63,7 +63,7 @@ pub struct Source {
 
 impl Source {
     pub fn open(txn: &ReadTxn, name: &[u8]) -> Result<Source> {
-        let found = txn.find(&txn.key(name))?;
+        let found = txn.peek(&txn.key(name))?;
         let kind = match found.map(|found| found.kind()) {
             None | Some(Type::ZSet) => CollectionKind::ZSet,
             Some(Type::Set) => CollectionKind::Set,

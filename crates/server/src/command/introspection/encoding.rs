@@ -140,7 +140,7 @@ pub fn memory_usage(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
         }
     }
     let key = txn.key(args[2]);
-    match txn.find(&key)? {
+    match txn.peek(&key)? {
         Some(found) => Ok(bytes_of(txn, &key, &found, samples)?.into()),
         None => Ok(Reply::Null),
     }
