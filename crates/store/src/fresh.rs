@@ -3,8 +3,9 @@
 //! RENAME or a *STORE of millions of rows writes under a version that nothing refers to yet. Such rows
 //! may go ahead in several commits, because nobody can see them: a `staging` row, committed with the
 //! first of them, tells the filters to keep them. The last batch, the transaction's own, writes the
-//! metadata that makes them visible and deletes the staging row, at once. A crash in between leaves
-//! rows that the next start reclaims.
+//! metadata that makes them visible and deletes the staging row, at once. A transaction that is thrown
+//! away, or fails to commit, deletes it alone, and the rows are garbage like any other. A crash in
+//! between leaves rows that the next start reclaims.
 
 use cairn_encoding::system::SystemKey;
 use cairn_engine::{Batch, Family, LOCAL_REGION};
@@ -24,10 +25,17 @@ pub struct Fresh {
 }
 
 /// Deletes the staging row when the rows it announced will not be used.
-struct StagingRow {
+pub(crate) struct StagingRow {
     key: Vec<u8>,
     value: Vec<u8>,
     written_through: Option<std::sync::Arc<Store>>,
+}
+
+impl StagingRow {
+    /// The commit that made the rows visible has deleted it.
+    pub(crate) fn let_be(mut self) {
+        self.written_through = None;
+    }
 }
 
 impl Drop for StagingRow {
@@ -83,14 +91,15 @@ impl Fresh {
     }
 
     /// Hands the rest to the transaction, whose commit makes the version visible.
-    pub fn finish(mut self, txn: &mut WriteTxn) {
+    pub fn finish(self, txn: &mut WriteTxn) {
         for (family, key, value) in self.batch.changes() {
             if let Some(value) = value {
                 txn.put(family, key, value);
             }
         }
-        if self.staging.written_through.take().is_some() {
+        if self.staging.written_through.is_some() {
             txn.delete(Family::Meta, &self.staging.key);
+            txn.keep_staged(self.staging);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::count::Counts;
 use crate::databases::{self, Databases};
 use crate::error::Result;
 use crate::expirer::Expirer;
+use crate::fresh::StagingRow;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
 use crate::reclaimer::Reclaimer;
@@ -151,8 +152,10 @@ impl Store {
 
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
+        let staged = txn.take_staged();
         let (batch, moved) = txn.take_batch();
         self.committer.commit(batch).wait()?;
+        staged.into_iter().for_each(StagingRow::let_be);
         self.after_commit(moved);
         Ok(())
     }

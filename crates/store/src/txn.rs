@@ -17,6 +17,7 @@ use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired
 use cairn_engine::{Batch, Direction, Family, Rows, Value};
 
 use crate::error::{Error, Result};
+use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::store::Store;
 
@@ -358,6 +359,8 @@ impl Patience {
 
 pub struct WriteTxn {
     read: ReadTxn,
+    /// What was written ahead for this transaction, until its commit.
+    staged: Vec<StagingRow>,
 }
 
 impl Deref for WriteTxn {
@@ -378,6 +381,7 @@ impl WriteTxn {
     pub fn new(store: Arc<Store>, patience: Patience) -> Self {
         WriteTxn {
             read: ReadTxn::new(store, patience),
+            staged: Vec::new(),
         }
     }
 
@@ -398,6 +402,8 @@ impl WriteTxn {
     pub fn undo(&mut self) {
         self.read.batch.rollback();
         self.read.moved.clone_from(&self.read.moved_before);
+        // Only a command that runs alone, on a thread of its own, writes ahead.
+        self.staged.clear();
     }
 
     pub fn pending(&self) -> &Batch {
@@ -411,6 +417,15 @@ impl WriteTxn {
     /// Takes the changes out, to be committed; the transaction is as new.
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
+    }
+
+    /// Lets a staging row live no longer than this transaction, should it not be committed.
+    pub(crate) fn keep_staged(&mut self, staged: StagingRow) {
+        self.staged.push(staged);
+    }
+
+    pub(crate) fn take_staged(&mut self) -> Vec<StagingRow> {
+        std::mem::take(&mut self.staged)
     }
 
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
