@@ -61,6 +61,11 @@ const SUBCOMMANDS: &[Command] = &[
             "(<ip:port> | [ID <id>] [TYPE <type>] [USER <name>] [ADDR <ip:port>] \
              [LADDR <ip:port>] [SKIPME (YES|NO)])",
         )
+        .syntax(
+            "filter(ip:port|new-format(ID/client-id:i?|TYPE/normal_master_slave_pubsub(NORMAL!|\
+             MASTER!|SLAVE!|REPLICA!|PUBSUB!)?|USER/username?|ADDR/ip:port?|LADDR/ip:port?|\
+             SKIPME/yes/no?)+)",
+        )
         .about(
             GROUP,
             "2.4.0",
@@ -71,6 +76,10 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(ADMINS)
         .usage("[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> [<id> ...]]")
         .tips(&["nondeterministic_output"])
+        .syntax(
+            "TYPE/normal_master_replica_pubsub(NORMAL!|MASTER!|REPLICA!|PUBSUB!)? \
+             ID/id{client-id:i+}?",
+        )
         .about(
             GROUP,
             "2.4.0",
@@ -80,6 +89,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("no-evict", 3, Handler::Session(no_evict))
         .flags(ADMINS)
         .usage("(ON|OFF)")
+        .syntax("enabled(ON!|OFF!)")
         .about(
             GROUP,
             "7.0.0",
@@ -89,6 +99,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("pause", -3, Handler::Session(pause))
         .flags(ADMINS)
         .usage("<milliseconds> [WRITE|ALL]")
+        .syntax("timeout:i mode(WRITE!|ALL!)?")
         .about(
             GROUP,
             "3.0.0",
@@ -98,6 +109,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("reply", 3, Handler::Session(reply))
         .flags(PLAIN)
         .usage("(ON|OFF|SKIP)")
+        .syntax("on_off_skip(ON!|OFF!|SKIP!)")
         .about(
             GROUP,
             "3.2.0",
@@ -107,10 +119,12 @@ const SUBCOMMANDS: &[Command] = &[
     command("setname", 3, Handler::Session(setname))
         .flags(PLAIN)
         .usage("<name>")
+        .syntax("connection-name")
         .about(GROUP, "2.6.9", "O(1)", "Names the connection."),
     command("unblock", -3, Handler::Session(unblock))
         .flags(ADMINS)
         .usage("<id> [TIMEOUT|ERROR]")
+        .syntax("client-id:i timeout_error(TIMEOUT!|ERROR!)?")
         .about(
             GROUP,
             "5.0.0",

@@ -27,6 +27,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("get", -3, Handler::Session(get))
         .flags(ADMINS)
         .usage("<pattern> [<pattern> ...]")
+        .syntax("parameter{parameter}+")
         .about(
             GROUP,
             "2.0.0",
@@ -53,6 +54,7 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(ADMINS)
         .usage("<parameter> <value> [<parameter> <value> ...]")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .syntax("parameter_value{parameter value}+")
         .about(
             GROUP,
             "2.0.0",

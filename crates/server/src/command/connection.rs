@@ -18,6 +18,7 @@ pub const COMMANDS: &[Command] = &[
     command("ping", -1, Handler::Session(ping))
         .flags(&[Fast, Connection])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .syntax("message?")
         .about(
             GROUP,
             "1.0.0",
@@ -26,9 +27,13 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("echo", 2, Handler::Session(echo))
         .flags(&[Loading, Stale, Fast, Connection])
+        .syntax("message")
         .about(GROUP, "1.0.0", "O(1)", "Returns its argument."),
     command("hello", -1, Handler::Session(hello))
         .flags(BEFORE_AUTH)
+        .syntax(
+            "arguments{protover:i AUTH/username_password{username password}? SETNAME/clientname?}?",
+        )
         .about(
             GROUP,
             "6.0.0",
@@ -37,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("auth", -2, Handler::Session(auth))
         .flags(BEFORE_AUTH)
+        .syntax("username? password")
         .about(
             GROUP,
             "1.0.0",
@@ -56,6 +62,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("select", 2, Handler::Session(select))
         .flags(&[Loading, Stale, Fast, Connection])
+        .syntax("index:i")
         .about(
             GROUP,
             "1.0.0",

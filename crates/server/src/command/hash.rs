@@ -23,6 +23,7 @@ pub const COMMANDS: &[Command] = &[
     command("hset", -4, Handler::Write(hset))
         .keys(UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key field_value{field value}+")
         .about(
             GROUP,
             "2.0.0",
@@ -32,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
     command("hmset", -4, Handler::Write(hmset))
         .keys(UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key field_value{field value}+")
         .about(
             GROUP,
             "2.0.0",
@@ -41,6 +43,7 @@ pub const COMMANDS: &[Command] = &[
     command("hsetnx", 4, Handler::Write(hsetnx))
         .keys(Keys(&[KeySpec::at(1, Access::INSERT)]))
         .flags(&[DenyOom, Fast])
+        .syntax("key field value")
         .about(
             GROUP,
             "2.0.0",
@@ -50,10 +53,12 @@ pub const COMMANDS: &[Command] = &[
     command("hget", 3, Handler::Point(hget))
         .keys(READS)
         .flags(&[Fast])
+        .syntax("key field")
         .about(GROUP, "2.0.0", "O(1)", "Returns the value of a field."),
     command("hmget", -3, Handler::Read(hmget))
         .keys(READS)
         .flags(&[Fast])
+        .syntax("key field+")
         .about(
             GROUP,
             "2.0.0",
@@ -63,6 +68,7 @@ pub const COMMANDS: &[Command] = &[
     command("hgetall", 2, Handler::Read(hgetall))
         .keys(READS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key")
         .about(
             GROUP,
             "2.0.0",
@@ -72,6 +78,7 @@ pub const COMMANDS: &[Command] = &[
     command("hdel", -3, Handler::Write(hdel))
         .keys(Keys(&[KeySpec::at(1, Access::DELETE)]))
         .flags(&[Fast])
+        .syntax("key field+")
         .about(
             GROUP,
             "2.0.0",
@@ -81,14 +88,17 @@ pub const COMMANDS: &[Command] = &[
     command("hexists", 3, Handler::Point(hexists))
         .keys(PEEKS)
         .flags(&[Fast])
+        .syntax("key field")
         .about(GROUP, "2.0.0", "O(1)", "Tells whether a hash has a field."),
     command("hkeys", 2, Handler::Read(hkeys))
         .keys(READS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key")
         .about(GROUP, "2.0.0", "O(N) for N fields", "Returns all fields."),
     command("hvals", 2, Handler::Read(hvals))
         .keys(READS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key")
         .about(
             GROUP,
             "2.0.0",
@@ -98,10 +108,12 @@ pub const COMMANDS: &[Command] = &[
     command("hlen", 2, Handler::Point(hlen))
         .keys(PEEKS)
         .flags(&[Fast])
+        .syntax("key")
         .about(GROUP, "2.0.0", "O(1)", "Returns the number of fields."),
     command("hstrlen", 3, Handler::Point(hstrlen))
         .keys(PEEKS)
         .flags(&[Fast])
+        .syntax("key field")
         .about(
             GROUP,
             "3.2.0",
@@ -111,6 +123,7 @@ pub const COMMANDS: &[Command] = &[
     command("hincrby", 4, Handler::Write(counter::hincrby))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key field increment:i")
         .about(
             GROUP,
             "2.0.0",
@@ -120,6 +133,7 @@ pub const COMMANDS: &[Command] = &[
     command("hincrbyfloat", 4, Handler::Write(counter::hincrbyfloat))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key field increment:d")
         .about(
             GROUP,
             "2.6.0",
@@ -129,6 +143,7 @@ pub const COMMANDS: &[Command] = &[
     command("hrandfield", -2, Handler::Read(random::hrandfield))
         .keys(READS)
         .tips(&["nondeterministic_output"])
+        .syntax("key options{count:i WITHVALUES!?}?")
         .about(
             GROUP,
             "6.2.0",

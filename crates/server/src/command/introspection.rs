@@ -65,6 +65,7 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
         .flags(ABOUT_COMMANDS)
         .tips(ANY_ORDER)
         .usage("[<command> ...]")
+        .syntax("command-name?+")
         .about(
             SERVER,
             "7.0.0",
@@ -97,6 +98,7 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
         .flags(ABOUT_COMMANDS)
         .tips(ANY_ORDER)
         .usage("[<command> ...]")
+        .syntax("command-name?+")
         .about(
             SERVER,
             "2.8.13",
@@ -107,6 +109,7 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
         .flags(ABOUT_COMMANDS)
         .tips(ANY_ORDER)
         .usage("[FILTERBY (MODULE <name>|ACLCAT <category>|PATTERN <pattern>)]")
+        .syntax("FILTERBY/filterby(MODULE/module-name|ACLCAT/category|PATTERN/pattern:p)?")
         .about(
             SERVER,
             "7.0.0",
@@ -124,6 +127,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
         .usage("<key>")
+        .syntax("key")
         .about(
             GENERIC,
             "2.2.3",
@@ -135,6 +139,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
         .usage("<key>")
+        .syntax("key")
         .about(
             GENERIC,
             "4.0.0",
@@ -146,6 +151,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
         .usage("<key>")
+        .syntax("key")
         .about(
             GENERIC,
             "2.2.3",
@@ -157,6 +163,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
         .usage("<key>")
+        .syntax("key")
         .about(
             GENERIC,
             "2.2.3",
@@ -175,6 +182,7 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
     command("usage", -3, Handler::Read(encoding::memory_usage))
         .keys(KEY_SECOND)
         .usage("<key> [SAMPLES <count>]")
+        .syntax("key SAMPLES/count:i?")
         .about(
             SERVER,
             "4.0.0",

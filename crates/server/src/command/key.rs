@@ -35,11 +35,13 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[all_keys(Access::REMOVE)]))
         .flags(&[Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .syntax("key+")
         .about(GROUP, "1.0.0", "O(1) for each key", "Deletes keys."),
     command("unlink", -2, Handler::Write(del))
         .keys(Keys(&[all_keys(Access::REMOVE)]))
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .syntax("key+")
         .about(
             GROUP,
             "4.0.0",
@@ -50,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[all_keys(Access::PEEK)]))
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .syntax("key+")
         .about(
             GROUP,
             "1.0.0",
@@ -60,6 +63,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[all_keys(Access::PEEK)]))
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .syntax("key+")
         .about(
             GROUP,
             "3.2.1",
@@ -69,6 +73,7 @@ pub const COMMANDS: &[Command] = &[
     command("type", 2, Handler::Point(type_of))
         .keys(PEEKS)
         .flags(&[Fast, Keyspace])
+        .syntax("key")
         .about(
             GROUP,
             "1.0.0",
@@ -81,6 +86,7 @@ pub const COMMANDS: &[Command] = &[
             KeySpec::at(2, Access::OVERWRITE),
         ]))
         .flags(&[Keyspace])
+        .syntax("key newkey:k")
         .about(
             GROUP,
             "1.0.0",
@@ -93,6 +99,7 @@ pub const COMMANDS: &[Command] = &[
             KeySpec::at(2, Access::Overwrite(Purpose::Insert)),
         ]))
         .flags(&[Fast, Keyspace])
+        .syntax("key newkey:k")
         .about(
             GROUP,
             "1.0.0",
@@ -105,6 +112,7 @@ pub const COMMANDS: &[Command] = &[
             KeySpec::at(2, Access::OVERWRITE),
         ]))
         .flags(&[DenyOom, Keyspace])
+        .syntax("source:k destination:k DB/destination-db:i? REPLACE!?")
         .about(
             GROUP,
             "6.2.0",
@@ -114,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
     command("move", 3, Handler::Write(move_key))
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
         .flags(&[Fast, Keyspace])
+        .syntax("key db:i")
         .about(
             GROUP,
             "1.0.0",
@@ -123,6 +132,7 @@ pub const COMMANDS: &[Command] = &[
     command("keys", 2, Handler::Read(all_names))
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
+        .syntax("pattern:p")
         .about(
             GROUP,
             "1.0.0",
@@ -132,6 +142,7 @@ pub const COMMANDS: &[Command] = &[
     command("scan", -2, Handler::Read(scan::scan))
         .flags(&[Keyspace])
         .tips(&["nondeterministic_output", "request_policy:special"])
+        .syntax("cursor:i MATCH/pattern:p? COUNT/count:i? TYPE/type?")
         .about(GROUP, "2.8.0", "O(COUNT)", "Lists keys step by step."),
     command("randomkey", 1, Handler::Read(random_key))
         .flags(&[Keyspace])
@@ -149,6 +160,7 @@ pub const COMMANDS: &[Command] = &[
     command("expire", -3, Handler::Write(expire::expire))
         .keys(EXPIRES)
         .flags(&[Fast, Keyspace])
+        .syntax("key seconds:i condition(NX!|XX!|GT!|LT!)?")
         .about(
             GROUP,
             "1.0.0",
@@ -158,6 +170,7 @@ pub const COMMANDS: &[Command] = &[
     command("pexpire", -3, Handler::Write(expire::pexpire))
         .keys(EXPIRES)
         .flags(&[Fast, Keyspace])
+        .syntax("key milliseconds:i condition(NX!|XX!|GT!|LT!)?")
         .about(
             GROUP,
             "2.6.0",
@@ -167,6 +180,7 @@ pub const COMMANDS: &[Command] = &[
     command("expireat", -3, Handler::Write(expire::expireat))
         .keys(EXPIRES)
         .flags(&[Fast, Keyspace])
+        .syntax("key unix-time-seconds:u condition(NX!|XX!|GT!|LT!)?")
         .about(
             GROUP,
             "1.2.0",
@@ -176,6 +190,7 @@ pub const COMMANDS: &[Command] = &[
     command("pexpireat", -3, Handler::Write(expire::pexpireat))
         .keys(EXPIRES)
         .flags(&[Fast, Keyspace])
+        .syntax("key unix-time-milliseconds:u condition(NX!|XX!|GT!|LT!)?")
         .about(
             GROUP,
             "2.6.0",
@@ -185,11 +200,13 @@ pub const COMMANDS: &[Command] = &[
     command("persist", 2, Handler::Write(persist))
         .keys(EXPIRES)
         .flags(&[Fast, Keyspace])
+        .syntax("key")
         .about(GROUP, "2.2.0", "O(1)", "Lets a key stay for good."),
     command("ttl", 2, Handler::Point(expire::ttl))
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .tips(&["nondeterministic_output"])
+        .syntax("key")
         .about(
             GROUP,
             "1.0.0",
@@ -200,6 +217,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .tips(&["nondeterministic_output"])
+        .syntax("key")
         .about(
             GROUP,
             "2.6.0",
@@ -209,6 +227,7 @@ pub const COMMANDS: &[Command] = &[
     command("expiretime", 2, Handler::Point(expire::expiretime))
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
+        .syntax("key")
         .about(
             GROUP,
             "7.0.0",
@@ -218,6 +237,7 @@ pub const COMMANDS: &[Command] = &[
     command("pexpiretime", 2, Handler::Point(expire::pexpiretime))
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
+        .syntax("key")
         .about(
             GROUP,
             "7.0.0",
@@ -227,6 +247,7 @@ pub const COMMANDS: &[Command] = &[
     command("flushdb", -1, Handler::Exclusive(flushdb))
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .syntax("async(ASYNC!|SYNC!)?")
         .about(
             "server",
             "1.0.0",
@@ -236,6 +257,7 @@ pub const COMMANDS: &[Command] = &[
     command("flushall", -1, Handler::Exclusive(flushall))
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .syntax("async(ASYNC!|SYNC!)?")
         .about(
             "server",
             "1.0.0",
@@ -244,6 +266,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("swapdb", 3, Handler::Exclusive(swapdb))
         .flags(&[Dangerous, Fast, Keyspace])
+        .syntax("index1:i index2:i")
         .about("server", "4.0.0", "O(1)", "Exchanges two databases."),
 ];
 

@@ -36,6 +36,7 @@ pub const COMMANDS: &[Command] = &[
     command("lpush", -3, Handler::Write(lpush))
         .keys(INSERTS_INTO_KEY)
         .flags(&[DenyOom, Fast])
+        .syntax("key element+")
         .about(
             "list",
             "1.0.0",
@@ -45,6 +46,7 @@ pub const COMMANDS: &[Command] = &[
     command("rpush", -3, Handler::Write(rpush))
         .keys(INSERTS_INTO_KEY)
         .flags(&[DenyOom, Fast])
+        .syntax("key element+")
         .about(
             "list",
             "1.0.0",
@@ -54,6 +56,7 @@ pub const COMMANDS: &[Command] = &[
     command("lpushx", -3, Handler::Write(lpushx))
         .keys(INSERTS_INTO_KEY)
         .flags(&[DenyOom, Fast])
+        .syntax("key element+")
         .about(
             "list",
             "2.2.0",
@@ -63,6 +66,7 @@ pub const COMMANDS: &[Command] = &[
     command("rpushx", -3, Handler::Write(rpushx))
         .keys(INSERTS_INTO_KEY)
         .flags(&[DenyOom, Fast])
+        .syntax("key element+")
         .about(
             "list",
             "2.2.0",
@@ -72,6 +76,7 @@ pub const COMMANDS: &[Command] = &[
     command("lpop", -2, Handler::Write(lpop))
         .keys(POPS_KEY)
         .flags(&[Fast])
+        .syntax("key count:i?")
         .about(
             "list",
             "1.0.0",
@@ -81,6 +86,7 @@ pub const COMMANDS: &[Command] = &[
     command("rpop", -2, Handler::Write(rpop))
         .keys(POPS_KEY)
         .flags(&[Fast])
+        .syntax("key count:i?")
         .about(
             "list",
             "1.0.0",
@@ -90,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
     command("lmpop", -4, Handler::Write(lmpop))
         .keys(POPS_SEVERAL_KEYS)
         .flags(&[MovableKeys])
+        .syntax("numkeys:i key+ where(LEFT!|RIGHT!) COUNT/count:i?")
         .about(
             "list",
             "7.0.0",
@@ -99,6 +106,7 @@ pub const COMMANDS: &[Command] = &[
     command("lmove", 5, Handler::Write(lmove))
         .keys(MOVES_BETWEEN_KEYS)
         .flags(&[DenyOom])
+        .syntax("source:k destination:k wherefrom(LEFT!|RIGHT!) whereto(LEFT!|RIGHT!)")
         .about(
             "list",
             "6.2.0",
@@ -108,6 +116,7 @@ pub const COMMANDS: &[Command] = &[
     command("rpoplpush", 3, Handler::Write(rpoplpush))
         .keys(MOVES_BETWEEN_KEYS)
         .flags(&[DenyOom])
+        .syntax("source:k destination:k")
         .about(
             "list",
             "1.2.0",
@@ -117,9 +126,11 @@ pub const COMMANDS: &[Command] = &[
     command("llen", 2, Handler::Point(llen))
         .keys(PEEKS_AT_KEY)
         .flags(&[Fast])
+        .syntax("key")
         .about("list", "1.0.0", "O(1)", "Returns the number of elements."),
     command("lindex", 3, Handler::Read(lindex))
         .keys(READS_KEY)
+        .syntax("key index:i")
         .about(
             "list",
             "1.0.0",
@@ -128,6 +139,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("lrange", 4, Handler::Read(lrange))
         .keys(READS_KEY)
+        .syntax("key start:i stop:i")
         .about(
             "list",
             "1.0.0",
@@ -136,6 +148,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("lpos", -3, Handler::Read(lpos))
         .keys(READS_KEY)
+        .syntax("key element RANK/rank:i? COUNT/num-matches:i? MAXLEN/len:i?")
         .about(
             "list",
             "6.0.6",
@@ -145,6 +158,7 @@ pub const COMMANDS: &[Command] = &[
     command("lset", 4, Handler::Write(lset))
         .keys(UPDATES_KEY)
         .flags(&[DenyOom])
+        .syntax("key index:i element")
         .about(
             "list",
             "1.0.0",
@@ -153,6 +167,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("ltrim", 4, Handler::Write(ltrim))
         .keys(DELETES_FROM_KEY)
+        .syntax("key start:i stop:i")
         .about(
             "list",
             "1.0.0",
@@ -162,6 +177,7 @@ pub const COMMANDS: &[Command] = &[
     command("linsert", 5, Handler::Write(linsert))
         .keys(INSERTS_INTO_KEY)
         .flags(&[DenyOom])
+        .syntax("key where(BEFORE!|AFTER!) pivot element")
         .about(
             "list",
             "2.2.0",
@@ -170,6 +186,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("lrem", 4, Handler::Write(lrem))
         .keys(DELETES_FROM_KEY)
+        .syntax("key count:i element")
         .about(
             "list",
             "1.0.0",

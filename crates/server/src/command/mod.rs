@@ -23,6 +23,7 @@ mod server;
 mod set;
 mod stream;
 mod string;
+mod syntax;
 mod zset;
 
 use std::sync::LazyLock;
@@ -75,6 +76,8 @@ pub struct Command {
     pub access: Option<fn(&Args) -> Access>,
     /// The arguments after the name, for HELP.
     pub usage: &'static str,
+    /// The same for COMMAND DOCS, see `syntax`.
+    pub syntax: &'static str,
     /// What cluster-aware clients want to know.
     pub tips: &'static [&'static str],
     pub subcommands: &'static [Command],
@@ -104,6 +107,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         keys: Keys::NONE,
         access: None,
         usage: "",
+        syntax: "",
         tips: &[],
         subcommands: &[],
         shows_subcommands: true,
@@ -146,6 +150,11 @@ impl Command {
 
     const fn usage(mut self, usage: &'static str) -> Self {
         self.usage = usage;
+        self
+    }
+
+    const fn syntax(mut self, syntax: &'static str) -> Self {
+        self.syntax = syntax;
         self
     }
 

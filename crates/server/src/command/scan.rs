@@ -15,6 +15,7 @@ pub const COMMANDS: &[Command] = &[
     command("hscan", -3, Handler::Read(hscan))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output"])
+        .syntax("key cursor:i MATCH/pattern:p? COUNT/count:i?")
         .about(
             "hash",
             "2.8.0",
@@ -24,10 +25,12 @@ pub const COMMANDS: &[Command] = &[
     command("sscan", -3, Handler::Read(sscan))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output"])
+        .syntax("key cursor:i MATCH/pattern:p? COUNT/count:i?")
         .about("set", "2.8.0", "O(COUNT)", "Lists members step by step."),
     command("zscan", -3, Handler::Read(zscan))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output"])
+        .syntax("key cursor:i MATCH/pattern:p? COUNT/count:i?")
         .about(
             "sorted-set",
             "2.8.0",

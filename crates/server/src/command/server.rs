@@ -28,6 +28,7 @@ pub const COMMANDS: &[Command] = &[
             "request_policy:all_shards",
             "response_policy:special",
         ])
+        .syntax("section?+")
         .about(
             GROUP,
             "1.0.0",
@@ -40,6 +41,7 @@ pub const COMMANDS: &[Command] = &[
         .about(GROUP, "2.6.0", "O(1)", "Returns the time of the server."),
     command("shutdown", -1, Handler::Session(shutdown))
         .flags(&[Admin, NoScript, Loading, Stale, NoMulti, AllowBusy])
+        .syntax("nosave_save(NOSAVE!|SAVE!)? NOW!? FORCE!? ABORT!?")
         .about(
             GROUP,
             "1.0.0",
@@ -48,6 +50,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("lolwut", -1, Handler::Session(lolwut))
         .flags(&[ReadOnly, Fast])
+        .syntax("VERSION/version:i?")
         .about(GROUP, "5.0.0", "O(1)", "Draws a pile of stones."),
     command("lastsave", 1, Handler::Session(lastsave))
         .flags(&[Loading, Stale, Fast, Administrative])
@@ -68,6 +71,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("bgsave", -1, Handler::Admin(bgsave))
         .flags(&[Admin, NoScript, NoAsyncLoading])
+        .syntax("SCHEDULE!?")
         .about(
             GROUP,
             "1.0.0",
@@ -88,6 +92,7 @@ pub const COMMANDS: &[Command] = &[
                 .flags(&[NoScript, Scripting])
                 .usage("[ASYNC|SYNC]")
                 .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+                .syntax("async(ASYNC!|SYNC!)?")
                 .about(
                     "scripting",
                     "7.0.0",

@@ -35,6 +35,7 @@ pub const COMMANDS: &[Command] = &[
     command("sadd", -3, Handler::Write(sadd))
         .keys(Keys(&[KeySpec::at(1, Access::INSERT)]))
         .flags(&[DenyOom, Fast])
+        .syntax("key member+")
         .about(
             "set",
             "1.0.0",
@@ -44,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
     command("srem", -3, Handler::Write(srem))
         .keys(Keys(&[KeySpec::at(1, Access::DELETE)]))
         .flags(&[Fast])
+        .syntax("key member+")
         .about(
             "set",
             "1.0.0",
@@ -53,10 +55,12 @@ pub const COMMANDS: &[Command] = &[
     command("sismember", 3, Handler::Point(sismember))
         .keys(PEEKS_AT_KEY)
         .flags(&[Fast])
+        .syntax("key member")
         .about("set", "1.0.0", "O(1)", "Tells whether a set has a member."),
     command("smismember", -3, Handler::Read(smismember))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key member+")
         .about(
             "set",
             "6.2.0",
@@ -66,10 +70,12 @@ pub const COMMANDS: &[Command] = &[
     command("scard", 2, Handler::Point(scard))
         .keys(PEEKS_AT_KEY)
         .flags(&[Fast])
+        .syntax("key")
         .about("set", "1.0.0", "O(1)", "Returns the number of members."),
     command("smembers", 2, Handler::Read(smembers))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key")
         .about(
             "set",
             "1.0.0",
@@ -82,6 +88,7 @@ pub const COMMANDS: &[Command] = &[
             KeySpec::at(2, Access::INSERT),
         ]))
         .flags(&[Fast])
+        .syntax("source:k destination:k member")
         .about(
             "set",
             "1.0.0",
@@ -92,6 +99,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[KeySpec::at(1, Access::READ_DELETE)]))
         .flags(&[Fast])
         .tips(&["nondeterministic_output"])
+        .syntax("key count:i?")
         .about(
             "set",
             "1.0.0",
@@ -101,6 +109,7 @@ pub const COMMANDS: &[Command] = &[
     command("srandmember", -2, Handler::Read(srandmember))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output"])
+        .syntax("key count:i?")
         .about(
             "set",
             "1.0.0",
@@ -110,6 +119,7 @@ pub const COMMANDS: &[Command] = &[
     command("sinter", -2, Handler::Read(sinter))
         .keys(READS_KEYS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key+")
         .about(
             "set",
             "1.0.0",
@@ -122,6 +132,7 @@ pub const COMMANDS: &[Command] = &[
             place: Place::Counted { count_at: 1 },
         }]))
         .flags(&[MovableKeys])
+        .syntax("numkeys:i key+ LIMIT/limit:i?")
         .about(
             "set",
             "7.0.0",
@@ -131,6 +142,7 @@ pub const COMMANDS: &[Command] = &[
     command("sinterstore", -3, Handler::Write(sinterstore))
         .keys(Keys(&[KeySpec::at(1, Access::UPDATE), reads_from(2)]))
         .flags(&[DenyOom])
+        .syntax("destination:k key+")
         .about(
             "set",
             "1.0.0",
@@ -140,6 +152,7 @@ pub const COMMANDS: &[Command] = &[
     command("sunion", -2, Handler::Read(sunion))
         .keys(READS_KEYS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key+")
         .about(
             "set",
             "1.0.0",
@@ -149,6 +162,7 @@ pub const COMMANDS: &[Command] = &[
     command("sunionstore", -3, Handler::Write(sunionstore))
         .keys(OVERWRITES_AND_READS)
         .flags(&[DenyOom])
+        .syntax("destination:k key+")
         .about(
             "set",
             "1.0.0",
@@ -158,6 +172,7 @@ pub const COMMANDS: &[Command] = &[
     command("sdiff", -2, Handler::Read(sdiff))
         .keys(READS_KEYS)
         .tips(&["nondeterministic_output_order"])
+        .syntax("key+")
         .about(
             "set",
             "1.0.0",
@@ -167,6 +182,7 @@ pub const COMMANDS: &[Command] = &[
     command("sdiffstore", -3, Handler::Write(sdiffstore))
         .keys(OVERWRITES_AND_READS)
         .flags(&[DenyOom])
+        .syntax("destination:k key+")
         .about(
             "set",
             "1.0.0",

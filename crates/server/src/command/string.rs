@@ -41,15 +41,21 @@ pub const COMMANDS: &[Command] = &[
     command("get", 2, Handler::Point(get::get))
         .keys(READS)
         .flags(&[Fast])
+        .syntax("key")
         .about(GROUP, "1.0.0", "O(1)", "Returns the value of a key."),
     command("set", -3, Handler::Write(set::set))
         .keys(READS_AND_UPDATES)
         .access(access_of_set)
         .flags(&[DenyOom])
+        .syntax(
+            "key value condition(NX!|XX!)? GET!? expiration(EX/seconds:i|PX/milliseconds:i|\
+             EXAT/unix-time-seconds:u|PXAT/unix-time-milliseconds:u|KEEPTTL!)?",
+        )
         .about(GROUP, "1.0.0", "O(1)", "Sets a key to a value."),
     command("getset", 3, Handler::Write(set::getset))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key value")
         .about(
             GROUP,
             "1.0.0",
@@ -59,6 +65,7 @@ pub const COMMANDS: &[Command] = &[
     command("getdel", 2, Handler::Write(get::getdel))
         .keys(Keys(&[KeySpec::at(1, Access::READ_DELETE)]))
         .flags(&[Fast])
+        .syntax("key")
         .about(
             GROUP,
             "6.2.0",
@@ -68,6 +75,10 @@ pub const COMMANDS: &[Command] = &[
     command("getex", -2, Handler::Write(get::getex))
         .keys(READS_AND_UPDATES)
         .flags(&[Fast])
+        .syntax(
+            "key expiration(EX/seconds:i|PX/milliseconds:i|EXAT/unix-time-seconds:u|\
+             PXAT/unix-time-milliseconds:u|PERSIST!)?",
+        )
         .about(
             GROUP,
             "6.2.0",
@@ -77,6 +88,7 @@ pub const COMMANDS: &[Command] = &[
     command("setnx", 3, Handler::Write(set::setnx))
         .keys(Keys(&[KeySpec::at(1, INSERT_IF_ABSENT)]))
         .flags(&[DenyOom, Fast])
+        .syntax("key value")
         .about(
             GROUP,
             "1.0.0",
@@ -86,6 +98,7 @@ pub const COMMANDS: &[Command] = &[
     command("setex", 4, Handler::Write(set::setex))
         .keys(OVERWRITES)
         .flags(&[DenyOom])
+        .syntax("key seconds:i value")
         .about(
             GROUP,
             "2.0.0",
@@ -95,6 +108,7 @@ pub const COMMANDS: &[Command] = &[
     command("psetex", 4, Handler::Write(set::psetex))
         .keys(OVERWRITES)
         .flags(&[DenyOom])
+        .syntax("key milliseconds:i value")
         .about(
             GROUP,
             "2.6.0",
@@ -108,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
             "request_policy:multi_shard",
             "response_policy:all_succeeded",
         ])
+        .syntax("key_value{key value}+")
         .about(
             GROUP,
             "1.0.1",
@@ -118,6 +133,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[keys_from_first(-1, 2, INSERT_IF_ABSENT)]))
         .flags(&[DenyOom])
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
+        .syntax("key_value{key value}+")
         .about(
             GROUP,
             "1.0.1",
@@ -128,6 +144,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[keys_from_first(-1, 1, Access::READ)]))
         .flags(&[Fast])
         .tips(&["request_policy:multi_shard"])
+        .syntax("key+")
         .about(
             GROUP,
             "1.0.0",
@@ -137,6 +154,7 @@ pub const COMMANDS: &[Command] = &[
     command("append", 3, Handler::Write(range::append))
         .keys(Keys(&[KeySpec::at(1, Access::INSERT)]))
         .flags(&[DenyOom, Fast])
+        .syntax("key value")
         .about(
             GROUP,
             "2.0.0",
@@ -146,9 +164,11 @@ pub const COMMANDS: &[Command] = &[
     command("strlen", 2, Handler::Point(range::strlen))
         .keys(Keys(&[KeySpec::at(1, Access::PEEK)]))
         .flags(&[Fast])
+        .syntax("key")
         .about(GROUP, "2.2.0", "O(1)", "Returns the length of a value."),
     command("getrange", 4, Handler::Point(range::getrange))
         .keys(READS)
+        .syntax("key start:i end:i")
         .about(
             GROUP,
             "2.4.0",
@@ -157,6 +177,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("substr", 4, Handler::Point(range::getrange))
         .keys(READS)
+        .syntax("key start:i end:i")
         .about(
             GROUP,
             "1.0.0",
@@ -166,6 +187,7 @@ pub const COMMANDS: &[Command] = &[
     command("setrange", 4, Handler::Write(range::setrange))
         .keys(Keys(&[KeySpec::at(1, Access::UPDATE)]))
         .flags(&[DenyOom])
+        .syntax("key offset:i value")
         .about(
             GROUP,
             "2.2.0",
@@ -175,22 +197,27 @@ pub const COMMANDS: &[Command] = &[
     command("incr", 2, Handler::Write(counter::incr))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key")
         .about(GROUP, "1.0.0", "O(1)", "Adds one to a whole number."),
     command("decr", 2, Handler::Write(counter::decr))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key")
         .about(GROUP, "1.0.0", "O(1)", "Takes one from a whole number."),
     command("incrby", 3, Handler::Write(counter::incrby))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key increment:i")
         .about(GROUP, "1.0.0", "O(1)", "Adds to a whole number."),
     command("decrby", 3, Handler::Write(counter::decrby))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key decrement:i")
         .about(GROUP, "1.0.0", "O(1)", "Takes from a whole number."),
     command("incrbyfloat", 3, Handler::Write(counter::incrbyfloat))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
+        .syntax("key increment:d")
         .about(
             GROUP,
             "2.6.0",
@@ -199,6 +226,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("lcs", -3, Handler::Read(lcs::lcs))
         .keys(Keys(&[keys_from_first(2, 1, Access::READ)]))
+        .syntax("key1:k key2:k LEN!? IDX!? MINMATCHLEN/len:i? WITHMATCHLEN!?")
         .about(
             GROUP,
             "7.0.0",

@@ -39,6 +39,10 @@ pub const COMMANDS: &[Command] = &[
     command("zadd", -4, Handler::Write(member::zadd))
         .keys(UPDATES_KEY)
         .flags(&[DenyOom, Fast])
+        .syntax(
+            "key condition(NX!|XX!)? comparison(GT!|LT!)? CH/change!? INCR/increment!? \
+             score_member{score:d member}+",
+        )
         .about(
             GROUP,
             "1.2.0",
@@ -48,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
     command("zincrby", 4, Handler::Write(member::zincrby))
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
         .flags(&[DenyOom, Fast])
+        .syntax("key increment:i member")
         .about(
             GROUP,
             "1.2.0",
@@ -57,6 +62,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrem", -3, Handler::Write(member::zrem))
         .keys(DELETES_FROM_KEY)
         .flags(&[Fast])
+        .syntax("key member+")
         .about(
             GROUP,
             "1.2.0",
@@ -66,10 +72,12 @@ pub const COMMANDS: &[Command] = &[
     command("zscore", 3, Handler::Point(member::zscore))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key member")
         .about(GROUP, "1.2.0", "O(1)", "Returns the score of a member."),
     command("zmscore", -3, Handler::Read(member::zmscore))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key member+")
         .about(
             GROUP,
             "6.2.0",
@@ -79,10 +87,12 @@ pub const COMMANDS: &[Command] = &[
     command("zcard", 2, Handler::Point(member::zcard))
         .keys(PEEKS_AT_KEY)
         .flags(&[Fast])
+        .syntax("key")
         .about(GROUP, "1.2.0", "O(1)", "Returns the number of members."),
     command("zrank", 3, Handler::Read(member::zrank))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key member")
         .about(
             GROUP,
             "2.0.0",
@@ -92,6 +102,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrevrank", 3, Handler::Read(member::zrevrank))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key member")
         .about(
             GROUP,
             "2.0.0",
@@ -101,6 +112,7 @@ pub const COMMANDS: &[Command] = &[
     command("zcount", 4, Handler::Read(range::zcount))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key min:d max:d")
         .about(
             GROUP,
             "2.0.0",
@@ -110,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
     command("zlexcount", 4, Handler::Read(range::zlexcount))
         .keys(READS_KEY)
         .flags(&[Fast])
+        .syntax("key min max")
         .about(
             GROUP,
             "2.8.9",
@@ -118,6 +131,10 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("zrange", -4, Handler::Read(range::zrange))
         .keys(READS_KEY)
+        .syntax(
+            "key start stop sortby(BYSCORE!|BYLEX!)? REV!? LIMIT/offset_count{offset:i count:i}? \
+             WITHSCORES!?",
+        )
         .about(
             GROUP,
             "1.2.0",
@@ -127,6 +144,10 @@ pub const COMMANDS: &[Command] = &[
     command("zrangestore", -5, Handler::Write(range::zrangestore))
         .keys(STORES_RANGE)
         .flags(&[DenyOom])
+        .syntax(
+            "dst:k src:k min max sortby(BYSCORE!|BYLEX!)? REV!? LIMIT/offset_count{offset:i \
+             count:i}?",
+        )
         .about(
             GROUP,
             "6.2.0",
@@ -135,6 +156,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("zrevrange", -4, Handler::Read(range::zrevrange))
         .keys(READS_KEY)
+        .syntax("key start:i stop:i WITHSCORES!?")
         .about(
             GROUP,
             "1.2.0",
@@ -143,6 +165,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("zrangebyscore", -4, Handler::Read(range::zrangebyscore))
         .keys(READS_KEY)
+        .syntax("key min:d max:d WITHSCORES!? LIMIT/offset_count{offset:i count:i}?")
         .about(
             GROUP,
             "1.0.5",
@@ -155,6 +178,7 @@ pub const COMMANDS: &[Command] = &[
         Handler::Read(range::zrevrangebyscore),
     )
     .keys(READS_KEY)
+    .syntax("key max:d min:d WITHSCORES!? LIMIT/offset_count{offset:i count:i}?")
     .about(
         GROUP,
         "2.2.0",
@@ -163,6 +187,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command("zrangebylex", -4, Handler::Read(range::zrangebylex))
         .keys(READS_KEY)
+        .syntax("key min max LIMIT/offset_count{offset:i count:i}?")
         .about(
             GROUP,
             "2.8.9",
@@ -171,6 +196,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("zrevrangebylex", -4, Handler::Read(range::zrevrangebylex))
         .keys(READS_KEY)
+        .syntax("key max min LIMIT/offset_count{offset:i count:i}?")
         .about(
             GROUP,
             "2.8.9",
@@ -179,6 +205,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("zremrangebyrank", 4, Handler::Write(range::zremrangebyrank))
         .keys(DELETES_FROM_KEY)
+        .syntax("key start:i stop:i")
         .about(
             GROUP,
             "2.0.0",
@@ -191,6 +218,7 @@ pub const COMMANDS: &[Command] = &[
         Handler::Write(range::zremrangebyscore),
     )
     .keys(DELETES_FROM_KEY)
+    .syntax("key min:d max:d")
     .about(
         GROUP,
         "1.2.0",
@@ -199,6 +227,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command("zremrangebylex", 4, Handler::Write(range::zremrangebylex))
         .keys(DELETES_FROM_KEY)
+        .syntax("key min max")
         .about(
             GROUP,
             "2.8.9",
@@ -208,6 +237,7 @@ pub const COMMANDS: &[Command] = &[
     command("zpopmin", -2, Handler::Write(pop::zpopmin))
         .keys(POPS_FROM_KEY)
         .flags(&[Fast])
+        .syntax("key count:i?")
         .about(
             GROUP,
             "5.0.0",
@@ -217,6 +247,7 @@ pub const COMMANDS: &[Command] = &[
     command("zpopmax", -2, Handler::Write(pop::zpopmax))
         .keys(POPS_FROM_KEY)
         .flags(&[Fast])
+        .syntax("key count:i?")
         .about(
             GROUP,
             "5.0.0",
@@ -226,6 +257,7 @@ pub const COMMANDS: &[Command] = &[
     command("zmpop", -4, Handler::Write(pop::zmpop))
         .keys(POPS_FROM_COUNTED)
         .flags(&[MovableKeys])
+        .syntax("numkeys:i key+ where(MIN!|MAX!) COUNT/count:i?")
         .about(
             GROUP,
             "7.0.0",
@@ -235,10 +267,14 @@ pub const COMMANDS: &[Command] = &[
     command("zrandmember", -2, Handler::Read(random::zrandmember))
         .keys(READS_KEY)
         .tips(&["nondeterministic_output"])
+        .syntax("key options{count:i WITHSCORES!?}?")
         .about(GROUP, "6.2.0", "O(N)", "Returns members picked at random."),
     command("zunion", -3, Handler::Read(algebra::zunion))
         .keys(READS_COUNTED)
         .flags(&[MovableKeys])
+        .syntax(
+            "numkeys:i key+ WEIGHTS/weight:i?+ AGGREGATE/aggregate(SUM!|MIN!|MAX!)? WITHSCORES!?",
+        )
         .about(
             GROUP,
             "6.2.0",
@@ -248,6 +284,9 @@ pub const COMMANDS: &[Command] = &[
     command("zunionstore", -4, Handler::Write(algebra::zunionstore))
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
+        .syntax(
+            "destination:k numkeys:i key+ WEIGHTS/weight:i?+ AGGREGATE/aggregate(SUM!|MIN!|MAX!)?",
+        )
         .about(
             GROUP,
             "2.0.0",
@@ -257,6 +296,9 @@ pub const COMMANDS: &[Command] = &[
     command("zinter", -3, Handler::Read(algebra::zinter))
         .keys(READS_COUNTED)
         .flags(&[MovableKeys])
+        .syntax(
+            "numkeys:i key+ WEIGHTS/weight:i?+ AGGREGATE/aggregate(SUM!|MIN!|MAX!)? WITHSCORES!?",
+        )
         .about(
             GROUP,
             "6.2.0",
@@ -266,6 +308,9 @@ pub const COMMANDS: &[Command] = &[
     command("zinterstore", -4, Handler::Write(algebra::zinterstore))
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
+        .syntax(
+            "destination:k numkeys:i key+ WEIGHTS/weight:i?+ AGGREGATE/aggregate(SUM!|MIN!|MAX!)?",
+        )
         .about(
             GROUP,
             "2.0.0",
@@ -275,6 +320,7 @@ pub const COMMANDS: &[Command] = &[
     command("zintercard", -3, Handler::Read(algebra::zintercard))
         .keys(READS_COUNTED)
         .flags(&[MovableKeys])
+        .syntax("numkeys:i key+ LIMIT/limit:i?")
         .about(
             GROUP,
             "7.0.0",
@@ -284,6 +330,7 @@ pub const COMMANDS: &[Command] = &[
     command("zdiff", -3, Handler::Read(algebra::zdiff))
         .keys(READS_COUNTED)
         .flags(&[MovableKeys])
+        .syntax("numkeys:i key+ WITHSCORES!?")
         .about(
             GROUP,
             "6.2.0",
@@ -293,6 +340,7 @@ pub const COMMANDS: &[Command] = &[
     command("zdiffstore", -4, Handler::Write(algebra::zdiffstore))
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
+        .syntax("destination:k numkeys:i key+")
         .about(
             GROUP,
             "6.2.0",

@@ -5,7 +5,7 @@ use cairn_store::Result;
 
 use crate::command::flags::categories;
 use crate::command::keys::{KeySpec, Place};
-use crate::command::{Args, Command, all, find};
+use crate::command::{Args, Command, all, find, syntax};
 use crate::session::Session;
 
 pub fn everything(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
@@ -165,6 +165,10 @@ fn document(command: &'static Command) -> Reply<'static> {
         ("group".into(), about.group.into()),
         ("complexity".into(), about.complexity.into()),
     ];
+    let arguments = syntax::arguments(command.syntax, command.keys.0.len()).unwrap_or_default();
+    if !arguments.is_empty() {
+        fields.push(("arguments".into(), Reply::Array(arguments)));
+    }
     let subcommands = command.shown_subcommands();
     if !subcommands.is_empty() {
         fields.push(("subcommands".into(), document_all(subcommands.iter())));
