@@ -90,6 +90,37 @@ fn a_client_that_does_not_read_costs_little() {
     }
 }
 
+/// Nothing is queued for a client that does not read: the server stops answering it, and then stops
+/// taking what it sends.
+#[test]
+fn replies_that_nobody_takes_are_not_made() {
+    let server = Server::cairn(&["--threads", "1"]);
+    let mut client = server.client();
+    client.command(&["SET", "value", &"x".repeat(10_000)]);
+    let before = resident_mib(pid(&server));
+    let requests = b"GET value\r\n".repeat(10_000);
+    let mut lazy: Vec<TcpStream> = (0..10)
+        .map(|_| TcpStream::connect(server.addr()).expect("a connection"))
+        .collect();
+    for stream in &mut lazy {
+        // A gigabyte of replies in all.
+        stream.write_all(&requests).expect("sent");
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(client.line("PING"), Value::Simple(b"PONG".to_vec()));
+    let grown = resident_mib(pid(&server)).saturating_sub(before);
+    assert!(grown < 64, "grew by {grown} MiB");
+    let list = client.line("CLIENT LIST");
+    let list = String::from_utf8_lossy(list.as_bytes().expect("text"));
+    let output = |line: &str| -> u64 {
+        let mut words = line.split(' ');
+        let word = words.find_map(|word| word.strip_prefix("omem="));
+        word.and_then(|size| size.parse().ok()).expect("a size")
+    };
+    let most = list.lines().map(output).max().expect("clients");
+    assert!(most < 4 << 20, "{most} bytes wait for one client");
+}
+
 #[test]
 fn there_is_a_limit_to_connections() {
     let server = Server::cairn(&["--maxclients", "5"]);
