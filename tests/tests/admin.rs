@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value, is_closed};
-use cairn_tests::server::{Launch, Server};
+use cairn_tests::server::{Launch, Server, free_port};
 
 fn text(value: &Value) -> String {
     match value {
@@ -89,6 +89,48 @@ fn paused_commands_wait_and_then_run() {
     client.flush().expect("it is sent");
     assert_eq!(admin.line("CLIENT UNPAUSE"), Value::ok());
     assert_eq!(client.receive(), Value::ok());
+}
+
+#[test]
+fn the_server_listens_where_config_set_says() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    let at = |host: &str, port: u16| Client::connect((host, port));
+    let other = free_port();
+    let set_port = |port: u16| format!("CONFIG SET port {port}");
+    assert_eq!(client.line(&set_port(other)), Value::ok());
+    let mut moved = at("127.0.0.1", other).expect("the new port");
+    assert_eq!(moved.line("PING"), pong());
+    assert!(at("127.0.0.1", server.port()).is_err(), "the old one");
+    assert_eq!(client.line("PING"), pong(), "connections stay");
+    assert_eq!(info(&mut client, "tcp_port"), other.to_string());
+
+    let taken = Server::redis(&[]);
+    let refused = moved.line(&set_port(taken.port()));
+    let reason = "Unable to listen on this port. Check server logs.";
+    let prefix = "ERR CONFIG SET failed (possibly related to argument";
+    assert_eq!(
+        refused,
+        Value::error(format!("{prefix} 'port') - {reason}"))
+    );
+    let refused = moved.line("CONFIG SET bind 999.999.999.999");
+    let reason = "Failed to bind to specified addresses.";
+    assert_eq!(
+        refused,
+        Value::error(format!("{prefix} 'bind') - {reason}"))
+    );
+    assert_eq!(
+        at("127.0.0.1", other).expect("as before").line("PING"),
+        pong()
+    );
+
+    // The same port, so that the old socket is in the way of the new one.
+    assert_eq!(moved.line("CONFIG SET bind 0.0.0.0"), Value::ok());
+    assert_eq!(
+        at("127.0.0.2", other).expect("any address").line("PING"),
+        pong()
+    );
+    assert_eq!(moved.line("CONFIG GET bind"), pair("bind", "0.0.0.0"));
 }
 
 /// A pause keeps everything as it is: what expires meanwhile is hidden, and deleted afterwards.

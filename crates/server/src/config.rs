@@ -32,13 +32,13 @@ pub use log::start as start_log;
 pub use parameter::Change;
 pub use values::Values;
 
+use crate::address::Address;
+
 use table::{PARAMETERS, find};
 
 /// What the server is started with, and what stays so.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub bind: String,
-    pub port: u16,
     pub dir: PathBuf,
     pub sync: SyncMode,
     /// None: a share of the machine's.
@@ -67,8 +67,6 @@ impl Settings {
         }
         let some = |number: u64| (number > 0).then_some(number as usize);
         Ok(Settings {
-            bind: values.text("bind"),
-            port: values.number("port") as u16,
             dir,
             sync: match values.get("sync") {
                 b"always" => SyncMode::Always,
@@ -122,6 +120,10 @@ impl Config {
         self.values.read().text(name)
     }
 
+    pub fn address(&self) -> Address {
+        self.values.read().address()
+    }
+
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
     }
@@ -157,8 +159,13 @@ impl Config {
         found
     }
 
-    /// Sets all of the parameters, or none.
-    pub fn set(&self, pairs: &[(&[u8], &[u8])], live: &Live) -> Result<(), SetError> {
+    /// Sets all of the parameters, or none. Where to listen is for `relisten` to change, which may fail.
+    pub fn set(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        live: &Live,
+        relisten: impl FnOnce(Address) -> Result<(), String>,
+    ) -> Result<(), SetError> {
         let mut values = self.values.write();
         let mut changed = values.clone();
         let mut named = Vec::new();
@@ -170,6 +177,18 @@ impl Config {
         for ((at, name), (_, text)) in named.iter().zip(pairs) {
             let set = changed.set(*at, text);
             set.map_err(|refusal| SetError::Refused(name.to_ascii_lowercase(), refusal))?;
+        }
+        if changed.address() != values.address() {
+            let is_bind = changed.get("bind") != values.get("bind");
+            relisten(changed.address()).map_err(|reason| {
+                tracing::warn!("{reason}");
+                let (name, refusal): (&[u8], _) = if is_bind {
+                    (b"bind", "Failed to bind to specified addresses.")
+                } else {
+                    (b"port", "Unable to listen on this port. Check server logs.")
+                };
+                SetError::Refused(name.to_vec(), refusal.into())
+            })?;
         }
         for (at, _) in named {
             if let Some(apply) = PARAMETERS[at].apply {
@@ -219,6 +238,28 @@ mod tests {
         Config::new(&Settings::new(Values::default(), None).unwrap(), live)
     }
 
+    fn nowhere(address: Address) -> Result<(), String> {
+        panic!("{address:?} was not asked for")
+    }
+
+    #[test]
+    fn where_to_listen_changes_if_it_can() {
+        let live = Live::new(Arc::default());
+        let config = config(&live);
+        let to = |address: Address| match address.port {
+            7000 => Ok(()),
+            port => Err(format!("{port} is taken")),
+        };
+        config.set(&[(b"port", b"7000")], &live, to).unwrap();
+        let refused = config.set(&[(b"timeout", b"7"), (b"port", b"7001")], &live, to);
+        let reason = "Unable to listen on this port. Check server logs.".into();
+        assert_eq!(refused, Err(SetError::Refused(b"port".to_vec(), reason)));
+        let address = config.address();
+        assert_eq!((address.bind.as_str(), address.port), ("127.0.0.1", 7000));
+        assert_eq!(config.text("timeout"), "0", "all or nothing");
+        config.set(&[(b"port", b"7000")], &live, nowhere).unwrap();
+    }
+
     fn names(config: &Config, patterns: &[&str]) -> Vec<String> {
         let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
         let found = config.matching(&patterns).into_iter();
@@ -245,11 +286,11 @@ mod tests {
         let live = Live::new(Arc::default());
         let config = config(&live);
         config
-            .set(&[(b"timeout", b"7"), (b"maxclients", b"5")], &live)
+            .set(&[(b"timeout", b"7"), (b"maxclients", b"5")], &live, nowhere)
             .unwrap();
         assert_eq!(live.timeout.load(Ordering::Relaxed), 7);
         assert_eq!(live.max_clients.load(Ordering::Relaxed), 5);
-        let error = config.set(&[(b"timeout", b"8"), (b"maxclients", b"0")], &live);
+        let error = config.set(&[(b"timeout", b"8"), (b"maxclients", b"0")], &live, nowhere);
         let reason = "argument must be between 1 and 4294967295 inclusive".into();
         assert_eq!(
             error,
@@ -263,7 +304,7 @@ mod tests {
     fn what_is_wrong_first_is_what_is_told() {
         let live = Live::new(Arc::default());
         let config = config(&live);
-        let refused = |pairs: &[(&[u8], &[u8])]| config.set(pairs, &live).unwrap_err();
+        let refused = |pairs: &[(&[u8], &[u8])]| config.set(pairs, &live, nowhere).unwrap_err();
         let immutable =
             |name: &[u8]| SetError::Refused(name.to_vec(), "can't set immutable config".into());
         assert_eq!(
@@ -281,7 +322,11 @@ mod tests {
         );
         let alias = (b"hash-max-ziplist-entries".as_slice(), b"8".as_slice());
         config
-            .set(&[(b"hash-max-listpack-entries", b"7"), alias], &live)
+            .set(
+                &[(b"hash-max-listpack-entries", b"7"), alias],
+                &live,
+                nowhere,
+            )
             .unwrap();
         assert_eq!(config.text("hash-max-listpack-entries"), "8");
     }

@@ -150,7 +150,7 @@ fn server(server: &Server, report: &mut Report) -> Result<()> {
     report.field("process_id", std::process::id());
     report.field("process_supervised", "no");
     report.field("run_id", &server.run_id);
-    report.field("tcp_port", server.settings.port);
+    report.field("tcp_port", server.config.address().port);
     report.field("server_time_usec", now.as_micros());
     report.field("uptime_in_seconds", uptime);
     report.field("uptime_in_days", uptime / 86_400);

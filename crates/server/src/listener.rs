@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use cairn_engine::{EngineOptions, SystemTime};
 use cairn_store::{Background, Pace, Store, StoreOptions};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
+use crate::address::{Address, Move};
 use crate::client::Place;
 use crate::config::Settings;
 use crate::connection::{Connection, TOO_MANY_CLIENTS};
@@ -28,7 +29,8 @@ use crate::turn::Worker;
 pub fn serve(settings: Settings) -> Result<(), String> {
     let threads = settings.threads.unwrap_or_else(cores).max(1);
     let memory = settings.memory.unwrap_or_else(default_memory);
-    let listener = bind(&settings)?;
+    let address = settings.values.address();
+    let listener = address.listen()?;
     raise_file_limit();
     let options = StoreOptions {
         engine: EngineOptions {
@@ -53,7 +55,7 @@ pub fn serve(settings: Settings) -> Result<(), String> {
         .map_err(|error| format!("cannot start: {error}"))?;
     runtime.spawn(housekeeping::run(server.clone()));
     runtime.spawn(space::watch(server.clone()));
-    let result = runtime.block_on(accept(listener, &server, &workers));
+    let result = runtime.block_on(accept(address, listener, &server, &workers));
     server.stop();
     for worker in workers {
         worker.join();
@@ -109,44 +111,68 @@ fn default_memory() -> usize {
     (total / 4).max(256 << 20)
 }
 
-fn bind(settings: &Settings) -> Result<std::net::TcpListener, String> {
-    let address = format!("{}:{}", settings.bind, settings.port);
-    let listen = || -> std::io::Result<std::net::TcpListener> {
-        let ip = settings.bind.parse().map_err(|_| {
-            std::io::Error::new(std::io::ErrorKind::InvalidInput, "not an IP address")
-        })?;
-        let address = SocketAddr::new(ip, settings.port);
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(511)?;
-        Ok(socket.into())
-    };
-    listen().map_err(|error| format!("cannot listen on {address}: {error}"))
+/// Where connections come in.
+struct Listening {
+    address: Address,
+    /// None if it could not be opened again.
+    listener: Option<TcpListener>,
+}
+
+impl Listening {
+    fn new(address: Address, listener: std::net::TcpListener) -> std::io::Result<Listening> {
+        let listener = TcpListener::from_std(listener)?;
+        let local = listener.local_addr()?;
+        tracing::info!("{local}: ready to accept connections");
+        Ok(Listening {
+            address,
+            listener: Some(listener),
+        })
+    }
+
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr)> {
+        match &self.listener {
+            Some(listener) => listener.accept().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Listens elsewhere, or as before if that fails. The new socket comes first, unless the old one is
+    /// in its way.
+    fn move_to(&mut self, to: Address) -> Result<(), String> {
+        let listen = |address: &Address| {
+            let listening = Listening::new(address.clone(), address.listen()?);
+            listening.map_err(|error| error.to_string())
+        };
+        let mut moved = listen(&to);
+        if moved.is_err() && to.port == self.address.port {
+            self.listener = None;
+            moved = listen(&to);
+        }
+        if moved.is_err() && self.listener.is_none() {
+            *self = listen(&self.address)?;
+        }
+        *self = moved?;
+        Ok(())
+    }
 }
 
 async fn accept(
+    address: Address,
     listener: std::net::TcpListener,
     server: &Arc<Server>,
     workers: &[WorkerThread],
 ) -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};
     let cannot = |error: std::io::Error| format!("cannot start: {error}");
-    let listener = TcpListener::from_std(listener).map_err(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut stopping = server.stopping();
-    let address = listener.local_addr().map_err(cannot)?;
-    tracing::info!("{address}: ready to accept connections");
+    let mut moves = server.moves.receiver().ok_or("cannot start twice")?;
+    let mut listening = Listening::new(address, listener).map_err(cannot)?;
     let mut next = 0;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            accepted = listening.accept() => match accepted {
                 Ok((stream, _)) => {
                     server.stats.connections.add(1);
                     let limit = server.live.max_clients.load(Ordering::Relaxed);
@@ -164,6 +190,10 @@ async fn accept(
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
+            Some(Move { to, done }) = moves.recv() => {
+                // Nobody is left to hear it, if the client has run out of patience.
+                let _ = done.send(listening.move_to(to));
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = stopping.wait_for(|stop| *stop) => break,

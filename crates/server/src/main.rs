@@ -1,5 +1,6 @@
 //! Cairn: Redis' protocol and data types over an LSM tree.
 
+mod address;
 mod cli;
 mod client;
 mod command;

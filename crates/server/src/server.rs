@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use cairn_store::Store;
 use tokio::sync::watch;
 
+use crate::address::Moves;
 use crate::client::Clients;
 use crate::config::{Config, Live, Settings};
 use crate::pause::Pause;
@@ -19,6 +20,7 @@ pub struct Server {
     pub live: Live,
     pub clients: Arc<Clients>,
     pub pause: Pause,
+    pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -42,6 +44,7 @@ impl Server {
             live,
             clients: Arc::default(),
             pause: Pause::default(),
+            moves: Moves::default(),
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),

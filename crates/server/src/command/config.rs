@@ -84,7 +84,8 @@ fn set(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
         .map(|pair| (pair[0], pair[1]))
         .collect();
     let server = &session.server;
-    match server.config.set(&pairs, &server.live) {
+    let relisten = |address| server.moves.ask(address);
+    match server.config.set(&pairs, &server.live, relisten) {
         Ok(()) => Ok(Reply::Ok),
         Err(SetError::Unknown(name)) => Err(Error::reply(format!(
             "ERR Unknown option or number of arguments for CONFIG SET - '{}'",

@@ -123,7 +123,7 @@ mod tests {
         let path = path.to_str().unwrap();
         let flags = parse(&["--config", path, "--port", "8000", "--memory", "1gb"]).unwrap();
         let settings = flags.load().unwrap();
-        assert_eq!(settings.port, 8000);
+        assert_eq!(settings.values.address().port, 8000);
         assert_eq!(settings.memory, Some(1 << 30));
         assert_eq!(settings.threads, Some(3));
         assert_eq!(settings.databases, 16);

@@ -33,12 +33,8 @@ pub fn find(name: &[u8]) -> Option<usize> {
 }
 
 pub static PARAMETERS: &[Parameter] = &[
-    text("bind", "127.0.0.1")
-        .immutable()
-        .flag("Address to listen on"),
-    number("port", 0, PORT, "6379")
-        .immutable()
-        .flag("Port to listen on"),
+    text("bind", "127.0.0.1").flag("Address to listen on"),
+    number("port", 0, PORT, "6379").flag("Port to listen on"),
     text("dir", "./data")
         .protected()
         .flag("Where the data lies"),

@@ -4,6 +4,7 @@ use cairn_resp::number::parse_i64;
 
 use super::kind::Refusal;
 use super::table::{PARAMETERS, find};
+use crate::address::Address;
 
 /// One value for each parameter, in the order of the table, as CONFIG GET shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,14 @@ impl Default for Values {
 }
 
 impl Values {
+    /// Where to listen.
+    pub fn address(&self) -> Address {
+        Address {
+            bind: self.text("bind"),
+            port: self.number("port") as u16,
+        }
+    }
+
     /// By the parameter's place in the table.
     pub fn at(&self, at: usize) -> &[u8] {
         &self.0[at]
