@@ -273,8 +273,10 @@ fn drain_loop(shared: &Shared) {
         if shared.journal.lock().is_long() {
             // What is in RocksDB before the sync is on the disk after it.
             let applied = shared.engine.applied();
-            shared.engine.sync_stored();
-            shared.journal.lock().retire(applied);
+            match shared.engine.sync_stored() {
+                Ok(()) => shared.journal.lock().retire(applied),
+                Err(error) => tracing::error!("RocksDB's log is not synced: {error}"),
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cairn_encoding::FORMAT_VERSION;
 use cairn_encoding::system::{Maxima, SystemKey, value};
@@ -61,6 +62,7 @@ pub(crate) struct Database {
     // Declared before `db`, so dropped before it (the references have no destructor anyway).
     families: [&'static ColumnFamily; Family::COUNT],
     db: DB,
+    gate: Arc<Gate>,
 }
 
 impl Database {
@@ -73,11 +75,27 @@ impl Database {
     }
 
     /// A sync that fails may have lost what it was to save, and a second try would not tell: there is no
-    /// going on.
-    pub(crate) fn sync(&self) {
-        if let Err(error) = self.db.flush_wal(true) {
-            fatal("the write-ahead log could not be synced", &error);
+    /// going on. Unless nothing was tried: a log that could not be written to for want of room stays as it
+    /// is until writing is resumed, which begins with a new one.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let Err(error) = self.db.flush_wal(true) else {
+            return Ok(());
+        };
+        if error.to_string().contains("Writer has previous error") && self.has_no_room() {
+            return Err(EngineError::DiskFull);
         }
+        fatal("the write-ahead log could not be synced", &error);
+    }
+
+    /// Whether RocksDB has stopped writing for want of room. The write that failed tells the log first and
+    /// us a moment later.
+    fn has_no_room(&self) -> bool {
+        (0..100).any(|_| {
+            self.gate.has_stopped_writing() || {
+                std::thread::sleep(Duration::from_millis(1));
+                false
+            }
+        })
     }
 
     pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
@@ -97,7 +115,7 @@ impl DurableView {
         // The sync comes second: a write between the two is then not in the view, whereas the other way
         // round it would be, unsynced.
         let snapshot = database.db.snapshot();
-        database.sync();
+        database.sync()?;
         // SAFETY: as for iterators: the snapshot borrows the DB inside `database`, whose Arc is kept
         // beside it and dropped after it.
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
@@ -224,7 +242,11 @@ impl Engine {
             .try_into()
             .map_err(|_| EngineError::Corrupt("a row family is missing".into()))?;
         Ok(Engine {
-            database: Arc::new(Database { families, db }),
+            database: Arc::new(Database {
+                families,
+                db,
+                gate: gate.clone(),
+            }),
             young: Young::new(memory.row_cache),
             young_limit: memory.young,
             draining: Mutex::new(()),
@@ -275,6 +297,7 @@ impl Engine {
     fn replay(&self) -> Result<()> {
         let replayed = self.read_journal(Engine::make_room)?;
         self.drain()?;
+        self.database.sync()?;
         if let Replayed::Gap = replayed {
             let last = self.applied();
             tracing::warn!(
@@ -485,16 +508,16 @@ impl Engine {
         self.write([&batch], true)
     }
 
-    /// Makes everything committed so far survive a power cut.
+    /// Makes everything committed so far survive a power cut. An error means that it may not, because the
+    /// disk is full.
     pub fn sync(&self) -> Result<()> {
         self.drain()?;
-        self.database.sync();
-        Ok(())
+        self.database.sync()
     }
 
     /// The same for what is in RocksDB already.
-    pub(crate) fn sync_stored(&self) {
-        self.database.sync();
+    pub(crate) fn sync_stored(&self) -> Result<()> {
+        self.database.sync()
     }
 
     /// Drops whole dead ranges: `[from, to)` in each of the families. Rows there must be dead already,
@@ -644,8 +667,10 @@ impl Drop for Engine {
         // Filters first stop deciding, and then stop existing: waiting for the background work means
         // that no filter can hold the last reference to the database.
         self.gate.close();
-        if !self.is_read_only {
-            self.database.sync();
+        if !self.is_read_only
+            && let Err(error) = self.database.sync()
+        {
+            tracing::error!("the last writes may not be on the disk: {error}");
         }
         self.database.db.cancel_all_background_work(true);
     }
