@@ -168,15 +168,15 @@ fn a_long_command_does_not_hold_up_others() {
             started.elapsed()
         });
         std::thread::sleep(Duration::from_millis(5));
-        let mut slowest = Duration::ZERO;
+        let mut others = 0;
         while !long.is_finished() {
-            let started = Instant::now();
             client.line("SET other value");
-            slowest = slowest.max(started.elapsed());
+            others += 1;
         }
         let long = long.join().expect("a reply");
-        println!("the long command took {long:?}, the slowest other one {slowest:?}");
-        assert!(slowest < long / 2 || long < Duration::from_millis(40));
+        println!("{others} other commands ran in the {long:?} of the long one");
+        // Had it held up its thread, the first of them would have waited for its end.
+        assert!(others > 5 || long < Duration::from_millis(40));
     });
 }
 
