@@ -304,7 +304,6 @@ impl Engine {
                 "the journal breaks off after commit {last}: what followed was not synced"
             );
         }
-        self.database.sync();
         Ok(())
     }
 
