@@ -1,12 +1,12 @@
 //! Clients that misbehave and disks that fill up: the server stays up, bounded, and says what is wrong.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cairn_tests::client::Client;
+use cairn_tests::client::{Client, encode};
 use cairn_tests::disk::SmallDisk;
 use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
 use cairn_tests::value::Value;
@@ -119,6 +119,34 @@ fn replies_that_nobody_takes_are_not_made() {
     };
     let most = list.lines().map(output).max().expect("clients");
     assert!(most < 4 << 20, "{most} bytes wait for one client");
+}
+
+#[test]
+fn a_pipeline_that_is_sent_before_it_is_read_is_answered_in_full() {
+    const COMMANDS: usize = 100_000;
+    let server = Server::cairn(&[]);
+    let mut sending = TcpStream::connect(server.addr()).expect("a connection");
+    let mut reading = BufReader::new(sending.try_clone().expect("a second handle"));
+    let word = |number: usize| format!("{number:08}{}", "x".repeat(1000));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..COMMANDS {
+                let mut command = Vec::new();
+                encode(&["ECHO", &word(number)], &mut command);
+                sending.write_all(&command).expect("sent");
+            }
+        });
+        // Long enough for the server to have taken as much as it takes.
+        std::thread::sleep(Duration::from_secs(3));
+        let mut line = String::new();
+        for number in 0..COMMANDS {
+            for expected in ["$1008".to_owned(), word(number)] {
+                line.clear();
+                reading.read_line(&mut line).expect("a reply");
+                assert_eq!(line.trim_end(), expected, "reply {number}");
+            }
+        }
+    });
 }
 
 #[test]

@@ -224,23 +224,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         sent: usize,
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, &self.output[sent..]);
-        if written.is_ready() || self.input.len() >= READ_AHEAD {
-            return written;
+        if written.is_pending() {
+            self.read_ahead(context);
         }
+        written
+    }
+
+    /// Takes what the client has sent, up to the limit. What is read is always kept.
+    fn read_ahead(&mut self, context: &mut Context<'_>) {
         let mut piece = [0; READ_SIZE];
-        let mut buffer = ReadBuf::new(&mut piece);
-        while Pin::new(&mut self.stream)
-            .poll_read(context, &mut buffer)
-            .is_ready()
-        {
+        while self.input.len() < READ_AHEAD {
+            let mut buffer = ReadBuf::new(&mut piece);
+            let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
             // The end of the input, and errors, will be met again by the next read.
-            if buffer.filled().is_empty() || self.input.len() >= READ_AHEAD {
-                break;
+            if read.is_pending() || buffer.filled().is_empty() {
+                return;
             }
             self.input.extend_from_slice(buffer.filled());
-            buffer.clear();
         }
-        Poll::Pending
     }
 
     /// Waits until everything that the gulp depends on is committed. Where that failed, the replies that
