@@ -298,3 +298,57 @@ fn a_full_disk_refuses_writes_and_goes_on_reading() {
     drop(client);
     server.terminate();
 }
+
+#[test]
+fn a_reply_that_nobody_wants_is_not_sent_when_the_write_fails() {
+    let Some(disk) = SmallDisk::mount("100m") else {
+        println!("skipped: file systems cannot be mounted here");
+        return;
+    };
+    let mut server = Launch::cairn()
+        .flags(["--memory", "64mb", "--min-free-disk", "0"])
+        .dir(disk.0.path().join("data"))
+        .start();
+    let mut client = server.client();
+    assert_eq!(client.line("SET before yes"), Value::ok());
+    // The file system becomes full under the server's feet.
+    let filler = disk.0.path().join("filler");
+    let mut file = std::fs::File::create(&filler).expect("a file");
+    while file.write_all(&[0; 4096]).is_ok() {}
+    let value = "x".repeat(1 << 20);
+    let mut refusal = None;
+    for number in 0..100 {
+        let reply = client.command(&["SET", &format!("key:{number}"), &value]);
+        if reply != Value::ok() {
+            refusal = Some(reply);
+            break;
+        }
+    }
+    assert!(refusal.is_some(), "no write failed");
+    let quiet = [
+        vec!["CLIENT", "REPLY", "OFF"],
+        vec!["SET", "unwanted", &value],
+        vec!["CLIENT", "REPLY", "ON"],
+        vec!["PING"],
+        vec!["CLIENT", "REPLY", "SKIP"],
+        vec!["SET", "unwanted", &value],
+        vec!["PING"],
+        vec!["SET", "wanted", &value],
+        vec!["GET", "before"],
+    ];
+    for command in &quiet {
+        client.send(command);
+    }
+    let replies: Vec<Value> = (0..5).map(|_| client.receive()).collect();
+    let pong = Value::Simple(b"PONG".to_vec());
+    assert_eq!(
+        replies[..3],
+        [Value::ok(), pong.clone(), pong],
+        "{replies:?}"
+    );
+    assert!(matches!(replies[3], Value::Error(_)), "{replies:?}");
+    assert_eq!(replies[4], Value::bulk("yes"));
+    drop(client);
+    std::fs::remove_file(&filler).expect("removed");
+    server.terminate();
+}

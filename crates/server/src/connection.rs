@@ -57,6 +57,8 @@ pub struct Connection<S> {
     start: usize,
     parser: Parser,
     output: Vec<u8>,
+    /// Where in the output the reply of the command that runs now begins.
+    reply_start: usize,
     gulp: Gulp,
     /// When the command that runs now began, or the last one ended.
     resumed: Instant,
@@ -75,7 +77,8 @@ struct Gulp {
 }
 
 struct PendingReply {
-    place: Range<usize>,
+    /// None if the client does not want it: then it is only waited for.
+    place: Option<Range<usize>>,
     outcome: Rc<Outcome>,
 }
 
@@ -89,6 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             start: 0,
             parser: Parser::new(),
             output: Vec::new(),
+            reply_start: 0,
             gulp: Gulp::default(),
             resumed: Instant::now(),
             sends: 0,
@@ -211,6 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stats.writes.add(1);
         self.sends += 1;
         self.output.clear();
+        self.reply_start = 0;
         if self.output.capacity() > KEPT_BUFFER {
             self.output = Vec::new();
         }
@@ -251,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let pending = std::mem::take(&mut self.gulp.pending);
         let mut failures = Vec::new();
         for PendingReply { place, outcome } in pending {
-            if let Err(reason) = outcome.wait().await {
+            if let (Err(reason), Some(place)) = (outcome.wait().await, place) {
                 failures.push((place, reason));
             }
         }
@@ -267,6 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             kept = place.end;
         }
         self.output.extend_from_slice(&written[kept..]);
+        self.reply_start = self.output.len();
     }
 
     fn write_reply(&mut self, reply: Reply<'_>) -> Result<(), Gone> {
@@ -283,40 +289,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tracing::warn!("{peer}: closed, it sent a web request");
             return Err(Gone);
         }
-        let mut before = self.output.len();
+        self.reply_start = self.output.len();
         match self.admit(&args) {
             Err(error) => {
                 if let Some(command) = command::named(&args) {
                     self.session.server.stats.rejected(command);
                 }
                 self.write_reply(error_reply(error))?;
-                self.count_error(before);
+                self.count_error();
             }
             Ok(command) => {
                 if self.session.server.pause.holds(command) {
                     self.wait_for_pause(command).await?;
-                    before = self.output.len();
                 }
                 let sends = self.sends;
                 self.execute(command, args).await?;
-                let has_failed = self.sends == sends && self.count_error(before);
+                let has_failed = self.sends == sends && self.count_error();
                 self.count_call(command, has_failed);
             }
         }
         self.gulp.commands += 1;
         match self.session.replies {
             Replies::On => {}
-            Replies::Off => self.output.truncate(before),
+            Replies::Off => self.drop_reply(),
             Replies::SkipThis => {
-                self.output.truncate(before);
+                self.drop_reply();
                 self.session.replies = Replies::SkipNext;
             }
             Replies::SkipNext => {
-                self.output.truncate(before);
+                self.drop_reply();
                 self.session.replies = Replies::On;
             }
         }
         Ok(())
+    }
+
+    /// The client does not want the reply of the command that has just run.
+    fn drop_reply(&mut self) {
+        self.output.truncate(self.reply_start);
+        // A command leaves one pending reply at most.
+        if let Some(last) = self.gulp.pending.last_mut() {
+            last.place.take_if(|place| place.start >= self.reply_start);
+        }
     }
 
     /// Takes the replies so far off the client's mind, and waits.
@@ -330,9 +344,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Counts the reply that begins at `before` if it is an error, and tells whether it is.
-    fn count_error(&self, before: usize) -> bool {
-        match self.output.get(before..) {
+    /// Counts the reply of the command that has just run if it is an error, and tells whether it is.
+    fn count_error(&self) -> bool {
+        match self.output.get(self.reply_start..) {
             Some([b'-', text @ ..]) => {
                 self.session.server.stats.error(text);
                 true
@@ -414,7 +428,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.worker.run(call, &mut self.output) {
                 Step::Done => {
                     if let Some(outcome) = self.worker.outcome() {
-                        let place = before..self.output.len();
+                        let place = Some(before..self.output.len());
                         self.gulp.pending.push(PendingReply { place, outcome });
                     }
                     return Ok(());
