@@ -150,6 +150,53 @@ fn a_pipeline_that_is_sent_before_it_is_read_is_answered_in_full() {
 }
 
 #[test]
+fn a_request_that_never_ends_is_given_up_at_the_limit() {
+    let server = Server::cairn(&["--client-query-buffer-limit", "2mb"]);
+    let mut client = server.client();
+    let fits = "x".repeat(1 << 20);
+    assert_eq!(client.command(&["SET", "key", &fits]), Value::ok());
+    let mut endless = TcpStream::connect(server.addr()).expect("a connection");
+    let mut sent = 0;
+    endless
+        .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n")
+        .expect("sent");
+    while endless.write_all(&[b'x'; 1 << 16]).is_ok() {
+        sent += 1 << 16;
+        assert!(sent < 64 << 20, "the server takes everything");
+    }
+    let log = server.log();
+    assert!(log.contains("max query buffer length: id="), "{log}");
+    assert_eq!(client.line("PING"), Value::Simple(b"PONG".to_vec()));
+}
+
+#[test]
+fn a_client_that_reads_slowly_is_held_back() {
+    let server = Server::cairn(&[]);
+    let value = "x".repeat(1 << 20);
+    server.client().command(&["SET", "big", &value]);
+    let before = resident_mib(pid(&server));
+    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    let mut sending = stream.try_clone().expect("a second handle");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let requests = b"GET big\r\n".repeat(10_000);
+            while sending.write_all(&requests).is_ok() {}
+        });
+        let started = Instant::now();
+        let mut piece = vec![0; 1 << 19];
+        while started.elapsed() < Duration::from_secs(5) {
+            assert!(stream.read(&mut piece).expect("more replies") > 0);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let grown = resident_mib(pid(&server)).saturating_sub(before);
+        stream
+            .shutdown(std::net::Shutdown::Both)
+            .expect("the end of it");
+        assert!(grown < 64, "grew by {grown} MiB");
+    });
+}
+
+#[test]
 fn there_is_a_limit_to_connections() {
     let server = Server::cairn(&["--maxclients", "5"]);
     let kept: Vec<Client> = (0..5)

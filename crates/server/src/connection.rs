@@ -2,7 +2,7 @@
 //!
 //! What one read brings in is a gulp. Its commands run one after the other over the thread's current
 //! turn (see `turn`); their replies gather in one buffer, and are sent in one write once the turn is
-//! committed. While replies wait to be taken by a slow client nothing more is read from it, so its
+//! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
 use std::ops::Range;
@@ -30,8 +30,11 @@ const KEPT_BUFFER: usize = 64 * 1024;
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
 const GULP_BYTES: usize = 1024 * 1024;
-/// How much is taken from a client that does not take its replies.
-const READ_AHEAD: usize = 64 * 1024 * 1024;
+/// How much may wait of what a client sends while it takes its replies slowly.
+const READ_AHEAD: usize = 1024 * 1024;
+/// A client that takes nothing at all for so long may be waiting for us to take the rest of its
+/// commands: from then on twice as much may wait, and so on up to `client-query-buffer-limit`.
+const STALL: Duration = Duration::from_millis(250);
 /// How much of a streamed reply is handed to the socket at once.
 const STREAM_PIECE: usize = 64 * 1024;
 /// How long a client may leave a piece of a streamed reply lying: a stream pins files of the database.
@@ -55,6 +58,10 @@ pub struct Connection<S> {
     /// What was read; a request under way starts at `start`.
     input: Vec<u8>,
     start: usize,
+    /// How much of the input is not parsed; it counts even while the input is lent to a command.
+    unparsed: usize,
+    /// What was read while replies were being sent: it comes behind the input.
+    ahead: Vec<u8>,
     parser: Parser,
     output: Vec<u8>,
     /// Where in the output the reply of the command that runs now begins.
@@ -90,6 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             worker,
             input: Vec::new(),
             start: 0,
+            unparsed: 0,
+            ahead: Vec::new(),
             parser: Parser::new(),
             output: Vec::new(),
             reply_start: 0,
@@ -109,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut words = Words::new();
         loop {
             let limits = self.limits();
+            self.unparsed = self.input.len() - self.start;
             match self
                 .parser
                 .parse(&self.input[self.start..], &limits, &mut words)
@@ -117,11 +127,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if !words.is_empty() {
                         // The input is lent to the command while it runs.
                         let input = std::mem::take(&mut self.input);
-                        let result = self.run(&words, &input[self.start..]).await;
-                        // What was read ahead meanwhile comes behind it.
-                        let ahead = std::mem::replace(&mut self.input, input);
-                        self.input.extend_from_slice(&ahead);
-                        result?;
+                        self.run(&words, &input[self.start..]).await?;
+                        self.input = input;
                     }
                     self.start += consumed;
                     if self.session.closes {
@@ -172,6 +179,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER {
             self.input = Vec::new();
         }
+        if !self.ahead.is_empty() {
+            let ahead = std::mem::take(&mut self.ahead);
+            if self.input.is_empty() {
+                self.input = ahead;
+            } else {
+                self.input.extend_from_slice(&ahead);
+            }
+            self.resumed = Instant::now();
+            return Ok(());
+        }
         // A large argument is read in large pieces, but memory is taken only as its bytes arrive.
         let room = need.clamp(READ_SIZE, self.input.len().max(READ_SIZE));
         self.input.reserve(room);
@@ -180,13 +197,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Gone);
         }
         self.resumed = Instant::now();
+        self.count_read(count);
+        self.unparsed = self.input.len();
+        self.session.client.touch(self.resumed);
+        self.check_input()
+    }
+
+    fn count_read(&self, count: usize) {
         let stats = &self.session.server.stats;
         stats.bytes_in.add(count as u64);
         stats.reads.add(1);
+    }
+
+    /// How much the client has sent that has not run yet.
+    fn waiting_input(&self) -> usize {
+        self.unparsed + self.ahead.len()
+    }
+
+    /// Gives up on a client that has sent more than may wait.
+    fn check_input(&self) -> Result<(), Gone> {
         let client = &self.session.client;
-        client.input.note(self.input.len(), self.input.capacity());
-        client.touch(self.resumed);
-        Ok(())
+        let waiting = self.waiting_input();
+        client
+            .input
+            .note(waiting, self.input.capacity() + self.ahead.capacity());
+        let live = &self.session.server.live;
+        if waiting <= live.query_buffer_limit.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut line = Vec::new();
+        client.describe(&mut line);
+        let line = String::from_utf8_lossy(line.trim_ascii_end());
+        let unparsed = self.input.get(self.start..).unwrap_or_default();
+        let beginning = unparsed[..unparsed.len().min(64)].escape_ascii();
+        tracing::warn!(
+            "Closing client that reached max query buffer length: {line} (qbuf initial bytes: \"{beginning}\")"
+        );
+        Err(Gone)
     }
 
     /// Commits what the gulp changed and sends its replies.
@@ -199,16 +246,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends the output. A client may send many commands before it reads the first reply, and then
-    /// waits for us to read while we wait for it: so what it sends is taken meanwhile, up to a limit.
+    /// waits for us to read while we wait for it: so what it sends is taken meanwhile, up to a limit
+    /// that rises for as long as it takes nothing.
     async fn send(&mut self) -> Result<(), Gone> {
-        let mut sent = 0;
+        let mut sent = match self.write_at_once().await {
+            Poll::Ready(count) => count?,
+            Poll::Pending => 0,
+        };
+        let mut allowed = READ_AHEAD;
         while sent < self.output.len() {
             let left = self.output.len() - sent;
-            self.session
-                .client
-                .output
-                .note(left, self.output.capacity());
-            sent += std::future::poll_fn(|context| self.poll_send(context, sent)).await?;
+            let client = &self.session.client;
+            client.output.note(left, self.output.capacity());
+            let write = std::future::poll_fn(|context| self.poll_send(context, sent, allowed));
+            match tokio::time::timeout(STALL, write).await {
+                Ok(count) => {
+                    sent += count?;
+                    allowed = READ_AHEAD;
+                }
+                Err(_) => allowed = allowed.saturating_mul(2),
+            }
+            self.check_input()?;
         }
         let stats = &self.session.server.stats;
         stats.bytes_out.add(sent as u64);
@@ -223,29 +281,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// As much of the output as the socket takes without waiting: mostly all, and no timer is needed.
+    async fn write_at_once(&mut self) -> Poll<std::io::Result<usize>> {
+        std::future::poll_fn(|context| {
+            Poll::Ready(Pin::new(&mut self.stream).poll_write(context, &self.output))
+        })
+        .await
+    }
+
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
         sent: usize,
+        allowed: usize,
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, &self.output[sent..]);
         if written.is_pending() {
-            self.read_ahead(context);
+            self.read_ahead(context, allowed);
         }
         written
     }
 
     /// Takes what the client has sent, up to the limit. What is read is always kept.
-    fn read_ahead(&mut self, context: &mut Context<'_>) {
+    fn read_ahead(&mut self, context: &mut Context<'_>, allowed: usize) {
         let mut piece = [0; READ_SIZE];
-        while self.input.len() < READ_AHEAD {
+        while self.waiting_input() < allowed {
             let mut buffer = ReadBuf::new(&mut piece);
             let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+            let read_bytes = buffer.filled();
             // The end of the input, and errors, will be met again by the next read.
-            if read.is_pending() || buffer.filled().is_empty() {
+            if read.is_pending() || read_bytes.is_empty() {
                 return;
             }
-            self.input.extend_from_slice(buffer.filled());
+            self.ahead.extend_from_slice(read_bytes);
+            self.count_read(read_bytes.len());
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Live {
     /// Shared with the store, which refuses to let strings grow beyond it.
     pub max_bulk_len: Arc<AtomicUsize>,
     pub has_password: AtomicBool,
+    /// How much of what a client sends may wait to be run before it is given up on.
+    pub query_buffer_limit: AtomicUsize,
     /// Whether the time that each command takes goes into a histogram.
     pub tracks_latency: AtomicBool,
 }
@@ -32,6 +34,7 @@ impl Live {
             password: ArcSwap::default(),
             max_bulk_len,
             has_password: AtomicBool::new(false),
+            query_buffer_limit: AtomicUsize::new(1 << 30),
             tracks_latency: AtomicBool::new(true),
         }
     }
@@ -64,6 +67,11 @@ pub fn set_password(live: &Live, value: &[u8]) {
 
 pub fn set_max_bulk_len(live: &Live, value: &[u8]) {
     live.max_bulk_len
+        .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn set_query_buffer_limit(live: &Live, value: &[u8]) {
+    live.query_buffer_limit
         .store(unsigned(value) as usize, Ordering::Relaxed);
 }
 

@@ -69,6 +69,9 @@ pub static PARAMETERS: &[Parameter] = &[
     size("proto-max-bulk-len", MIB, BYTES, "536870912")
         .flag("The longest argument that is accepted")
         .applies(live::set_max_bulk_len),
+    size("client-query-buffer-limit", MIB, BYTES, "1073741824")
+        .flag("How much of what a client sends may wait to be run before the client is closed")
+        .applies(live::set_query_buffer_limit),
     one_of(
         "loglevel",
         &["debug", "verbose", "notice", "warning"],
@@ -272,7 +275,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("tracking-table-max-keys", 0, LONG, "1000000"),
     size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
     size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
-    size("client-query-buffer-limit", MIB, BYTES, "1073741824"),
     size("cluster-link-sendbuf-limit", 0, u64::MAX, "0"),
     size("hll-sparse-max-bytes", 0, BYTES, "3000"),
     size("maxmemory", 0, u64::MAX, "0"),
