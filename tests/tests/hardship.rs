@@ -196,6 +196,28 @@ fn a_client_that_reads_slowly_is_held_back() {
     });
 }
 
+/// A client that takes a few bytes now and then would hold on to files of the database for an hour.
+#[test]
+fn a_streamed_reply_has_to_be_taken_at_some_rate() {
+    let server = Server::cairn(&[]);
+    let value = "x".repeat(50 << 20);
+    server.client().command(&["SET", "big", &value]);
+    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    stream.write_all(b"GET big\r\n").expect("sent");
+    let started = Instant::now();
+    let mut piece = [0; 2048];
+    while !server.log().contains("too slowly") {
+        assert!(started.elapsed() < Duration::from_secs(40), "still served");
+        std::thread::sleep(Duration::from_millis(100));
+        // Enough to keep the socket moving now and then.
+        if stream.read(&mut piece).is_err() {
+            break;
+        }
+    }
+    assert!(started.elapsed() > Duration::from_secs(15));
+    assert!(server.log().contains("too slowly"));
+}
+
 #[test]
 fn there_is_a_limit_to_connections() {
     let server = Server::cairn(&["--maxclients", "5"]);

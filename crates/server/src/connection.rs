@@ -37,8 +37,11 @@ const READ_AHEAD: usize = 1024 * 1024;
 const STALL: Duration = Duration::from_millis(250);
 /// How much of a streamed reply is handed to the socket at once.
 const STREAM_PIECE: usize = 64 * 1024;
-/// How long a client may leave a piece of a streamed reply lying: a stream pins files of the database.
-const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+/// How much of a streamed reply a client must take in a second: a stream pins memtables and files of the
+/// database, which could otherwise be held for next to nothing.
+const STREAM_RATE: usize = 64 * 1024;
+/// How far a client may fall behind that rate, at the beginning or at any time.
+const STREAM_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a streamed reply may take as a whole.
 const STREAM_TIME: Duration = Duration::from_secs(3600);
 
@@ -577,13 +580,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let client = self.session.client.clone();
         let _busy = client.work();
-        let started = Instant::now();
+        let end = Instant::now() + STREAM_TIME;
+        let mut deadline = Instant::now() + STREAM_PATIENCE;
         loop {
-            if started.elapsed() > STREAM_TIME {
-                return Err(Gone);
+            let piece = self.output.len();
+            let sent = tokio::time::timeout_at(deadline.min(end).into(), self.send()).await;
+            if sent.is_err() {
+                let peer = self.session.client.peer;
+                tracing::warn!("{peer}: closed, it takes a long reply too slowly");
             }
-            let sent = tokio::time::timeout(STREAM_PATIENCE, self.send()).await;
             sent.map_err(|_| Gone)??;
+            let earned = Duration::from_secs_f64(piece as f64 / STREAM_RATE as f64);
+            deadline = (deadline + earned).min(Instant::now() + STREAM_PATIENCE);
             let mut writer = Writer::new(&mut self.output, self.session.protocol);
             let progress = stream.write(&mut writer, STREAM_PIECE).map_err(|error| {
                 tracing::error!("{error}");
