@@ -98,6 +98,15 @@ impl Launch {
         self
     }
 
+    /// Lets the server have at most so many files open, connections included.
+    pub fn file_limit(mut self, limit: u32) -> Launch {
+        let command = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        let program = std::mem::replace(&mut self.program, PathBuf::from("sh"));
+        let wrapped = [OsString::from("-c"), command.into(), program.into()];
+        self.leading.splice(0..0, wrapped);
+        self
+    }
+
     /// Keeps the data in `dir`, which outlives the server, instead of a temporary directory.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Launch {
         self.dir = Some(dir.into());

@@ -236,6 +236,30 @@ fn there_is_a_limit_to_connections() {
 }
 
 #[test]
+fn connections_leave_file_descriptors_to_the_database() {
+    let server = Launch::cairn()
+        .flags(["--memory", "64mb"])
+        .file_limit(300)
+        .start();
+    let mut client = server.client();
+    let reply = format!("{:?}", client.line("CONFIG SET maxclients 1000"));
+    assert!(reply.contains("try with 129"), "{reply}");
+    let log = server.log();
+    assert!(log.contains("reduced from 10000 to 129"), "{log}");
+    let many: Vec<TcpStream> = (0..400)
+        .filter_map(|_| TcpStream::connect(server.addr()).ok())
+        .collect();
+    // More tables than there are descriptors for.
+    for number in 0..3000 {
+        let value: String = (0..16_000).map(|_| fastrand::alphanumeric()).collect();
+        let reply = client.command(&["SET", &format!("key:{number}"), &value]);
+        assert_eq!(reply, Value::ok());
+    }
+    drop(many);
+    assert_eq!(client.line("STRLEN key:0"), Value::Int(16_000));
+}
+
+#[test]
 fn idle_connections_are_closed_in_time() {
     let server = Server::cairn(&["--timeout", "1"]);
     let mut idle = TcpStream::connect(server.addr()).expect("a connection");

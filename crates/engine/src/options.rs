@@ -22,6 +22,8 @@ pub struct EngineOptions {
     pub background_threads: usize,
     /// The most that compactions may write per second; tuned down automatically.
     pub compaction_rate: usize,
+    /// The most tables that are kept open; None: all of them.
+    pub open_tables: Option<usize>,
 }
 
 impl Default for EngineOptions {
@@ -30,6 +32,7 @@ impl Default for EngineOptions {
             memory: 1024 * MIB,
             background_threads: 2,
             compaction_rate: 512 * MIB,
+            open_tables: None,
         }
     }
 }
@@ -79,9 +82,10 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     options.set_allow_concurrent_memtable_write(false);
     // Cut a compaction into parts that run beside each other: large ones delay smaller, urgent ones.
     options.set_max_subcompactions(settings.background_threads as u32);
-    // Keeps every table open: the readers' memory is charged to the cache, and a closed table costs a
-    // point read several block reads.
-    options.set_max_open_files(-1);
+    // Keeps every table open, if the system allows: the readers' memory is charged to the cache, and a
+    // closed table costs a point read several block reads.
+    let open_tables = settings.open_tables.and_then(|count| count.try_into().ok());
+    options.set_max_open_files(open_tables.unwrap_or(-1));
     // Compactions write in bursts that would hold up a foreground fsync; the limiter spreads them, and
     // slows down by itself while little is to be done.
     options.set_auto_tuned_ratelimiter(settings.compaction_rate as i64, 100_000, 10);

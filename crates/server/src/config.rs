@@ -85,6 +85,18 @@ impl Settings {
     }
 }
 
+impl Settings {
+    pub fn max_clients(&self) -> usize {
+        self.values.number("maxclients") as usize
+    }
+
+    pub fn set_max_clients(&mut self, count: usize) -> Result<(), String> {
+        let at = find(b"maxclients").expect("a parameter of the table");
+        let set = self.values.set(at, count.to_string().as_bytes());
+        set.map_err(Cow::into_owned)
+    }
+}
+
 /// All values while the server runs.
 pub struct Config {
     values: RwLock<Values>,
@@ -176,6 +188,10 @@ impl Config {
         }
         for ((at, name), (_, text)) in named.iter().zip(pairs) {
             let set = changed.set(*at, text);
+            let set = set.and_then(|()| match PARAMETERS[*at].check {
+                Some(check) => check(live, changed.at(*at)),
+                None => Ok(()),
+            });
             set.map_err(|refusal| SetError::Refused(name.to_ascii_lowercase(), refusal))?;
         }
         if changed.address() != values.address() {

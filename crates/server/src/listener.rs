@@ -20,22 +20,25 @@ use crate::address::{Address, Move};
 use crate::client::Place;
 use crate::config::Settings;
 use crate::connection::{Connection, TOO_MANY_CLIENTS};
+use crate::descriptors::Shares;
 use crate::housekeeping;
 use crate::server::Server;
 use crate::space;
 use crate::turn::Worker;
 
 /// Opens the database and serves until asked to stop.
-pub fn serve(settings: Settings) -> Result<(), String> {
+pub fn serve(mut settings: Settings) -> Result<(), String> {
     let threads = settings.threads.unwrap_or_else(cores).max(1);
     let memory = settings.memory.unwrap_or_else(default_memory);
     let address = settings.values.address();
     let listener = address.listen()?;
-    raise_file_limit();
+    let files = Shares::take(settings.max_clients())?;
+    settings.set_max_clients(files.clients)?;
     let options = StoreOptions {
         engine: EngineOptions {
             memory,
             background_threads: cores().max(2),
+            open_tables: files.tables,
             ..EngineOptions::default()
         },
         sync: settings.sync,
@@ -46,6 +49,8 @@ pub fn serve(settings: Settings) -> Result<(), String> {
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Arc::new(Server::new(store, settings));
+    let most_clients = &server.live.most_clients;
+    most_clients.store(files.most_clients, Ordering::Relaxed);
     let workers: Vec<WorkerThread> = (0..threads)
         .map(|number| WorkerThread::start(number, server.clone()))
         .collect::<Result<_, _>>()?;
@@ -73,24 +78,6 @@ fn pace(settings: &Settings) -> Pace {
         expire_interval: settings.expire_interval,
         expire_batch: settings.expire_batch,
         ..Pace::default()
-    }
-}
-
-/// Connections and tables take a file descriptor each: as many as the system lets us have.
-fn raise_file_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: both calls get a valid rlimit for their length; the first writes it, the second reads it.
-    let failed = unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 || {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0
-        }
-    };
-    if failed {
-        tracing::warn!("the limit of open files could not be raised");
     }
 }
 

@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod config;
 mod connection;
+mod descriptors;
 mod housekeeping;
 mod info;
 mod inspect;

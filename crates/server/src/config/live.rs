@@ -8,10 +8,13 @@ use arc_swap::ArcSwap;
 use cairn_resp::number;
 
 use super::encodings::ENCODINGS;
+use super::kind::Refusal;
 use super::log;
 
 pub struct Live {
     pub max_clients: AtomicUsize,
+    /// As many as there are file descriptors for.
+    pub most_clients: AtomicUsize,
     /// Seconds after which an idle connection is closed; zero: never.
     pub timeout: AtomicU64,
     pub tcp_keepalive: AtomicU64,
@@ -29,6 +32,7 @@ impl Live {
     pub fn new(max_bulk_len: Arc<AtomicUsize>) -> Self {
         Live {
             max_clients: AtomicUsize::new(10_000),
+            most_clients: AtomicUsize::new(usize::MAX),
             timeout: AtomicU64::new(0),
             tcp_keepalive: AtomicU64::new(300),
             password: ArcSwap::default(),
@@ -49,6 +53,17 @@ fn unsigned(value: &[u8]) -> u64 {
 pub fn set_max_clients(live: &Live, value: &[u8]) {
     live.max_clients
         .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn check_max_clients(live: &Live, value: &[u8]) -> Result<(), Refusal> {
+    let most = live.most_clients.load(Ordering::Relaxed);
+    if unsigned(value) as usize <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "The operating system is not able to handle the specified number of clients, try with {most}"
+    )
+    .into())
 }
 
 pub fn set_timeout(live: &Live, value: &[u8]) {

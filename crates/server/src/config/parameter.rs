@@ -1,6 +1,6 @@
 //! What is declared of a parameter.
 
-use super::kind::{Kind, Normalise};
+use super::kind::{Kind, Normalise, Refusal};
 use super::live::Live;
 
 /// One parameter: a key of the configuration file and of CONFIG GET, and perhaps a flag.
@@ -16,9 +16,12 @@ pub struct Parameter {
     pub help: Option<&'static str>,
     /// Makes a new value take effect; without this it is only remembered.
     pub apply: Option<Apply>,
+    /// Says why a value that is well formed cannot be had here and now.
+    pub check: Option<Check>,
 }
 
 pub type Apply = fn(&Live, &[u8]);
+pub type Check = fn(&Live, &[u8]) -> Result<(), Refusal>;
 
 /// Whether CONFIG SET may change the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +42,7 @@ const fn parameter(name: &'static str, kind: Kind, default: &'static str) -> Par
         change: Change::Allowed,
         help: None,
         apply: None,
+        check: None,
     }
 }
 
@@ -101,6 +105,11 @@ impl Parameter {
 
     pub const fn applies(mut self, apply: Apply) -> Self {
         self.apply = Some(apply);
+        self
+    }
+
+    pub const fn checked(mut self, check: Check) -> Self {
+        self.check = Some(check);
         self
     }
 

@@ -56,6 +56,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .flag("Number of databases for SELECT"),
     number("maxclients", 1, u32::MAX as i64, "10000")
         .flag("The most connections at once")
+        .checked(live::check_max_clients)
         .applies(live::set_max_clients),
     number("timeout", 0, INT, "0")
         .flag("Seconds after which an idle connection is closed; 0 is never")
