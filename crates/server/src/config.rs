@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 pub use encodings::{ENCODINGS, Small};
 pub use flags::Flags;
 pub use kind::Refusal;
-pub use live::Live;
+pub use live::{Live, is_local};
 pub use log::start as start_log;
 pub use parameter::Change;
 pub use values::Values;

@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 use crate::address::{Address, Move};
 use crate::client::Place;
 use crate::config::Settings;
-use crate::connection::{Connection, TOO_MANY_CLIENTS};
+use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
 use crate::descriptors::Shares;
 use crate::housekeeping;
 use crate::server::Server;
@@ -160,12 +160,17 @@ async fn accept(
     loop {
         tokio::select! {
             accepted = listening.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     server.stats.connections.add(1);
+                    if server.live.denies(peer.ip()) {
+                        server.stats.rejected_connections.add(1);
+                        reject(stream, DENIED).await;
+                        continue;
+                    }
                     let limit = server.live.max_clients.load(Ordering::Relaxed);
                     let Some(place) = server.clients.reserve(limit) else {
                         server.stats.rejected_connections.add(1);
-                        reject(stream).await;
+                        reject(stream, TOO_MANY_CLIENTS).await;
                         continue;
                     };
                     workers[next % workers.len()].hand_over(stream, place);
@@ -190,8 +195,8 @@ async fn accept(
     Ok(())
 }
 
-async fn reject(mut stream: TcpStream) {
-    let write = stream.write_all(TOO_MANY_CLIENTS);
+async fn reject(mut stream: TcpStream, reason: &[u8]) {
+    let write = stream.write_all(reason);
     // Best effort: the client may be gone, or not listening.
     let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
 }

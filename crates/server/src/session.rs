@@ -7,6 +7,7 @@ use std::time::Duration;
 use cairn_resp::Protocol;
 
 use crate::client::Client;
+use crate::config::is_local;
 use crate::server::Server;
 
 /// Whether replies are sent: CLIENT REPLY.
@@ -67,7 +68,7 @@ impl Session {
     pub fn may_debug(&self) -> bool {
         match self.server.settings.values.get("enable-debug-command") {
             b"no" => false,
-            b"local" => self.client.peer.ip().is_loopback(),
+            b"local" => is_local(self.client.peer.ip()),
             _ => true,
         }
     }

@@ -1,6 +1,7 @@
 //! What may change while the server runs, where it is looked at often: plain atomics, set by the
 //! parameters that name these functions.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,6 +23,8 @@ pub struct Live {
     /// Shared with the store, which refuses to let strings grow beyond it.
     pub max_bulk_len: Arc<AtomicUsize>,
     pub has_password: AtomicBool,
+    /// Whether a server without a password serves its own machine only.
+    pub protected_mode: AtomicBool,
     /// How much of what a client sends may wait to be run before it is given up on.
     pub query_buffer_limit: AtomicUsize,
     /// Whether the time that each command takes goes into a histogram.
@@ -38,10 +41,25 @@ impl Live {
             password: ArcSwap::default(),
             max_bulk_len,
             has_password: AtomicBool::new(false),
+            protected_mode: AtomicBool::new(true),
             query_buffer_limit: AtomicUsize::new(1 << 30),
             tracks_latency: AtomicBool::new(true),
         }
     }
+}
+
+impl Live {
+    /// Whether a connection from this address is turned away: nobody has said yet who may come in.
+    pub fn denies(&self, peer: IpAddr) -> bool {
+        !is_local(peer)
+            && self.protected_mode.load(Ordering::Relaxed)
+            && !self.has_password.load(Ordering::Acquire)
+    }
+}
+
+/// Whether the address is one of this machine's to itself, also where IPv4 comes over an IPv6 socket.
+pub fn is_local(peer: IpAddr) -> bool {
+    peer.to_canonical().is_loopback()
 }
 
 /// A value that its kind has read as a number.
@@ -83,6 +101,11 @@ pub fn set_password(live: &Live, value: &[u8]) {
 pub fn set_max_bulk_len(live: &Live, value: &[u8]) {
     live.max_bulk_len
         .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn set_protected_mode(live: &Live, value: &[u8]) {
+    live.protected_mode
+        .store(value == b"yes", Ordering::Relaxed);
 }
 
 pub fn set_query_buffer_limit(live: &Live, value: &[u8]) {
@@ -133,4 +156,31 @@ pub fn set_eviction_policy(_: &Live, value: &[u8]) {
     ENCODINGS
         .counts_uses
         .store(value.ends_with(b"-lfu"), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_denied_while_there_is_no_password() {
+        let live = Live::new(Arc::default());
+        let [local, mapped, local6, other, other6] = [
+            "127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::1",
+            "192.0.2.7",
+            "2001:db8::7",
+        ]
+        .map(|text| text.parse::<IpAddr>().expect("an address"));
+        let denied = |live: &Live| {
+            [local, mapped, local6, other, other6].map(|address| live.denies(address))
+        };
+        assert_eq!(denied(&live), [false, false, false, true, true]);
+        set_password(&live, b"secret");
+        assert_eq!(denied(&live), [false; 5]);
+        set_password(&live, b"");
+        set_protected_mode(&live, b"no");
+        assert_eq!(denied(&live), [false; 5]);
+    }
 }

@@ -89,7 +89,10 @@ pub static PARAMETERS: &[Parameter] = &[
     size("min-free-disk", 0, BYTES, "1073741824")
         .immutable()
         .flag("Free disk space below which writes are refused"),
-    one_of("enable-debug-command", &["no", "yes", "local"], "yes")
+    yes_no("protected-mode", "yes")
+        .flag("Whether only clients of this machine are served while there is no password")
+        .applies(live::set_protected_mode),
+    one_of("enable-debug-command", &["no", "yes", "local"], "local")
         .immutable()
         .flag("Who may use DEBUG: nobody (no), everybody (yes), clients of this machine (local)"),
     yes_no("latency-tracking", "yes").applies(live::set_latency_tracking),
@@ -212,7 +215,6 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("lazyfree-lazy-user-del", "no"),
     yes_no("lazyfree-lazy-user-flush", "no"),
     yes_no("no-appendfsync-on-rewrite", "no"),
-    yes_no("protected-mode", "yes"),
     yes_no("rdb-del-sync-files", "no"),
     yes_no("rdb-save-incremental-fsync", "yes"),
     yes_no("rdbchecksum", "yes").immutable(),
