@@ -64,9 +64,14 @@ impl Store {
         let _held = self.latches().acquire_blocking(request);
         let mut txn = WriteTxn::new(self.clone(), Patience::Long);
         let key = Key::new(index, name);
-        let is_listed = (0..self.databases().count()).any(|n| txn.index_of(n) == index);
+        // A database that is not listed as dead may be one beyond `--databases`, to be opened again.
+        let dead = SystemKey::DeadIndex {
+            region: LOCAL_REGION,
+            index,
+        };
+        let is_dead = txn.has_row(Family::Meta, &dead.encode())?;
         let found = txn.find(&key)?;
-        let moves = found.filter(|found| found.is_legacy && is_listed);
+        let moves = found.filter(|found| found.is_legacy && !is_dead);
         match moves.map(|found| (found.inline().to_vec(), found.expire_ms)) {
             Some((value, expire_ms)) => {
                 string::put(&mut txn, &key, &value, Expiry::At(expire_ms))?;

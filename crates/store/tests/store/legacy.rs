@@ -292,6 +292,33 @@ fn the_background_moves_what_nobody_writes_and_then_nobody_asks_any_more() {
 }
 
 #[test]
+fn those_of_databases_that_are_not_open_are_moved_too() {
+    let mut fixture = inherited();
+    fixture.write(|txn| {
+        txn.begin(3);
+        write_legacy(txn, b"beyond", b"value", 0);
+        txn.begin(2);
+        write_legacy(txn, b"flushed", b"value", 0);
+    });
+    fixture.write(|txn| databases::flush(txn, [2]).unwrap());
+    fixture.restart_with(1);
+    move_all(&fixture, 2);
+    assert!(!fixture.store().may_have_legacy());
+    fixture.restart();
+    let mut txn = fixture.txn();
+    txn.begin(3);
+    assert_eq!(get(&txn, "beyond").as_deref(), Some("value"));
+    txn.begin(2);
+    assert_eq!(keys(&txn), [""; 0]);
+    assert_eq!(old_keys(&fixture), [""; 0]);
+    assert!(
+        !fixture
+            .keys_in(Family::Metadata)
+            .contains(&"flushed".into())
+    );
+}
+
+#[test]
 fn a_database_without_them_pays_nothing() {
     let reads = |fixture: &Fixture| ticker(fixture.store(), "rocksdb.number.keys.read");
     let cost = |fixture: &Fixture, name: &str| {

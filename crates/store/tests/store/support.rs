@@ -43,6 +43,13 @@ impl Fixture {
         self.open();
     }
 
+    /// The same with another number of databases, which is 4 otherwise.
+    pub fn restart_with(&mut self, databases: u32) {
+        self.store = None;
+        let store = open_with(self.directory.path(), self.time.clone(), databases);
+        self.store = Some(store);
+    }
+
     /// Stops it for good and leaves the directory.
     pub fn stop(&mut self) -> &Path {
         self.store = None;
@@ -124,13 +131,17 @@ impl Fixture {
 }
 
 pub fn open(path: &Path, time: Arc<ManualTime>) -> Arc<Store> {
+    open_with(path, time, 4)
+}
+
+pub fn open_with(path: &Path, time: Arc<ManualTime>, databases: u32) -> Arc<Store> {
     let options = StoreOptions {
         engine: EngineOptions {
             memory: 64 * 1024 * 1024,
             ..EngineOptions::default()
         },
         sync: SyncMode::No,
-        databases: 4,
+        databases,
         time: Box::new(time),
     };
     Store::open(path, options).unwrap()
