@@ -130,11 +130,11 @@ impl Store {
 
     /// Whether a key may still be stored in the old format. A database that has none pays nothing.
     pub fn may_have_legacy(&self) -> bool {
-        self.may_have_legacy.load(Ordering::Relaxed)
+        self.may_have_legacy.load(Ordering::Acquire)
     }
 
     pub(crate) fn legacy_is_gone(&self) {
-        self.may_have_legacy.store(false, Ordering::Relaxed);
+        self.may_have_legacy.store(false, Ordering::Release);
     }
 
     /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The

@@ -284,10 +284,13 @@ impl ReadTxn {
 
     /// The key's metadata, whether it has expired or not.
     pub fn find_even_expired(&self, key: &Key) -> Result<Option<Found<'_>>> {
+        // Asked first: without a latch the last old string may be moved, and its end recorded, after the
+        // metadata was read.
+        let may_have_legacy = self.store.may_have_legacy();
         if let Some(row) = self.row(Family::Metadata, key.metadata())? {
             return Found::of_metadata(row).map(Some);
         }
-        if !self.store.may_have_legacy() {
+        if !may_have_legacy {
             return Ok(None);
         }
         if let Some(row) = self.row(Family::Data, &key.legacy())? {
