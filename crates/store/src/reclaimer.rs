@@ -55,11 +55,8 @@ impl Store {
                 }
             }
         }
-        // Expiry rows lie among those of other databases; the filter finds them while these are still
-        // listed as dead.
-        if self.has_rows(Family::Expiry, &[], &[])? {
-            self.engine().compact_range(Family::Expiry, &[], &[])?;
-        }
+        // Expiry rows lie among those of other databases, and finding them would mean to go through all
+        // of these: the expirer drops them in their time.
         let mut txn = WriteTxn::new(self.clone(), Patience::Long);
         for index in &dead {
             let listed = SystemKey::DeadIndex {
