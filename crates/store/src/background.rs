@@ -138,6 +138,7 @@ fn reclaim(pace: Pace) -> Job {
     let mut last_look = Instant::now();
     let mut places: Vec<(Family, Vec<u8>)> = Vec::new();
     Box::new(move |store| {
+        store.reclaim_abandoned()?;
         store.reclaim_databases()?;
         if places.is_empty() && last_look.elapsed() >= pace.reclaim_interval {
             places = vec![(Family::ZsetScore, Vec::new()), (Family::Data, Vec::new())];

@@ -3,9 +3,9 @@
 //! RENAME or a *STORE of millions of rows writes under a version that nothing refers to yet. Such rows
 //! may go ahead in several commits, because nobody can see them: a `staging` row, committed with the
 //! first of them, tells the filters to keep them. The last batch, the transaction's own, writes the
-//! metadata that makes them visible and deletes the staging row, at once. A transaction that is thrown
-//! away, or fails to commit, deletes it alone, and the rows are garbage like any other. A crash in
-//! between leaves rows that the next start reclaims.
+//! metadata that makes them visible and deletes the staging row, at once. Should that commit fail, or
+//! the transaction be thrown away, the staging row is deleted by itself, and the rows are garbage like
+//! any other. A crash in between leaves rows that the next start reclaims.
 
 use cairn_encoding::system::SystemKey;
 use cairn_engine::{Batch, Family, LOCAL_REGION};
@@ -24,7 +24,8 @@ pub struct Fresh {
     staging: StagingRow,
 }
 
-/// Deletes the staging row when the rows it announced will not be used.
+/// Deletes the staging row when the rows it announced will not be used. A transaction keeps it until its
+/// commit has succeeded.
 pub(crate) struct StagingRow {
     key: Vec<u8>,
     value: Vec<u8>,
@@ -44,9 +45,17 @@ impl Drop for StagingRow {
             let mut batch = Batch::new();
             batch.delete(Family::Meta, &self.key);
             if let Err(error) = store.committer().commit(batch).wait() {
-                tracing::warn!("abandoned rows stay until the next start: {error}");
+                tracing::warn!("abandoned rows stay for now: {error}");
+                store.reclaimer().abandon(std::mem::take(&mut self.key));
             }
         }
+    }
+}
+
+impl StagingRow {
+    /// The commit that deletes it has succeeded.
+    pub(crate) fn release(mut self) {
+        self.written_through = None;
     }
 }
 

@@ -12,6 +12,7 @@ use cairn_encoding::metadata::Metadata;
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{SystemKey, SystemKind};
 use cairn_engine::{Family, LOCAL_REGION};
+use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::store::Store;
@@ -22,9 +23,15 @@ use crate::txn::{Patience, WriteTxn};
 pub struct Reclaimer {
     databases: AtomicU64,
     versions: AtomicU64,
+    /// Staging rows that could not be deleted when they should have been.
+    abandoned: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Reclaimer {
+    pub(crate) fn abandon(&self, staging_row: Vec<u8>) {
+        self.abandoned.lock().push(staging_row);
+    }
+
     pub fn databases(&self) -> u64 {
         self.databases.load(Ordering::Relaxed)
     }
@@ -38,6 +45,22 @@ impl Reclaimer {
 const LARGE: usize = 512;
 
 impl Store {
+    /// Deletes staging rows that were left behind: what they announced becomes garbage.
+    pub fn reclaim_abandoned(self: &Arc<Self>) -> Result<()> {
+        let abandoned = self.reclaimer().abandoned.lock().clone();
+        if abandoned.is_empty() {
+            return Ok(());
+        }
+        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        for key in &abandoned {
+            txn.delete(Family::Meta, key);
+        }
+        self.commit_blocking(&mut txn)?;
+        // Others may have been added meanwhile, behind these.
+        self.reclaimer().abandoned.lock().drain(..abandoned.len());
+        Ok(())
+    }
+
     /// Drops the rows of flushed databases.
     pub fn reclaim_databases(self: &Arc<Self>) -> Result<()> {
         let dead = self.dead_indexes()?;

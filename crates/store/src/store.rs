@@ -141,22 +141,23 @@ impl Store {
     /// caller keeps its latches until the commit is done.
     pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
         let (batch, moved) = txn.take_batch();
+        let staged = txn.take_staged();
         match self.committer.commit(batch) {
-            Commit::Done(result) => Begun::Done(result.map(|()| self.after_commit(moved))),
+            Commit::Done(result) => Begun::Done(result.map(|()| self.after_commit(moved, staged))),
             pending => Begun::Pending(Committing {
                 commit: pending,
                 moved,
+                staged,
             }),
         }
     }
 
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
-        let staged = txn.take_staged();
         let (batch, moved) = txn.take_batch();
+        let staged = txn.take_staged();
         self.committer.commit(batch).wait()?;
-        staged.into_iter().for_each(StagingRow::let_be);
-        self.after_commit(moved);
+        self.after_commit(moved, staged);
         Ok(())
     }
 
@@ -167,7 +168,8 @@ impl Store {
         }
     }
 
-    fn after_commit(&self, moved: Option<Vec<u64>>) {
+    fn after_commit(&self, moved: Option<Vec<u64>>, staged: Vec<StagingRow>) {
+        staged.into_iter().for_each(StagingRow::release);
         if let Some(indexes) = moved {
             self.databases.set(&indexes);
         }
@@ -184,12 +186,13 @@ pub enum Begun {
 pub struct Committing {
     commit: Commit,
     moved: Option<Vec<u64>>,
+    staged: Vec<StagingRow>,
 }
 
 impl Committing {
     pub async fn finish(self, store: &Store) -> Result<(), EngineError> {
         self.commit.await?;
-        store.after_commit(self.moved);
+        store.after_commit(self.moved, self.staged);
         Ok(())
     }
 }

@@ -362,8 +362,10 @@ impl Patience {
 
 pub struct WriteTxn {
     read: ReadTxn,
-    /// What was written ahead for this transaction, until its commit.
+    /// What was written ahead, to be cleared away unless the commit succeeds.
     staged: Vec<StagingRow>,
+    /// How many of these there were before the current command.
+    staged_before: usize,
 }
 
 impl Deref for WriteTxn {
@@ -385,6 +387,7 @@ impl WriteTxn {
         WriteTxn {
             read: ReadTxn::new(store, patience),
             staged: Vec::new(),
+            staged_before: 0,
         }
     }
 
@@ -393,6 +396,7 @@ impl WriteTxn {
     pub fn begin(&mut self, database: u32) {
         self.read.batch.savepoint();
         self.read.moved_before.clone_from(&self.read.moved);
+        self.staged_before = self.staged.len();
         self.read.database = database;
         self.read.now_ms = self.read.store.clock().now_ms();
         self.read.lookups.set(Lookups::default());
@@ -405,8 +409,7 @@ impl WriteTxn {
     pub fn undo(&mut self) {
         self.read.batch.rollback();
         self.read.moved.clone_from(&self.read.moved_before);
-        // Only a command that runs alone, on a thread of its own, writes ahead.
-        self.staged.clear();
+        self.staged.truncate(self.staged_before);
     }
 
     pub fn pending(&self) -> &Batch {
@@ -422,13 +425,14 @@ impl WriteTxn {
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 
-    /// Lets a staging row live no longer than this transaction, should it not be committed.
-    pub(crate) fn keep_staged(&mut self, staged: StagingRow) {
-        self.staged.push(staged);
+    /// To be told when the commit has succeeded; they clear away after themselves if it does not.
+    pub(crate) fn take_staged(&mut self) -> Vec<StagingRow> {
+        self.staged_before = 0;
+        std::mem::take(&mut self.staged)
     }
 
-    pub(crate) fn take_staged(&mut self) -> Vec<StagingRow> {
-        std::mem::take(&mut self.staged)
+    pub(crate) fn keep_staged(&mut self, staged: StagingRow) {
+        self.staged.push(staged);
     }
 
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
