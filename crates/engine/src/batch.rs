@@ -15,7 +15,7 @@ pub struct Batch {
     counts: [usize; Family::COUNT],
     /// What the rows changed since the savepoint were before, the latest change last.
     undo: Vec<Before>,
-    has_savepoint: bool,
+    savepoint: Savepoint,
     bytes: usize,
     bytes_at_savepoint: usize,
 }
@@ -26,6 +26,17 @@ struct Before {
     /// The row as it is now: the undone change.
     changed: Row,
     before: Option<Row>,
+}
+
+/// What a rollback goes back to.
+#[derive(Default, PartialEq, Eq)]
+enum Savepoint {
+    #[default]
+    None,
+    /// The empty batch: to go back is to clear, and nothing needs to be remembered.
+    Empty,
+    /// Changes that stay.
+    Changes,
 }
 
 impl Batch {
@@ -59,7 +70,8 @@ impl Batch {
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         let hash = hash(family, key);
         let row = Row::new(family, key, value);
-        let changed = self.has_savepoint.then(|| row.clone());
+        let remembers = self.savepoint == Savepoint::Changes;
+        let changed = remembers.then(|| row.clone());
         let before = self.rows.put(hash, row, 0);
         if before.is_none() {
             self.counts[family as usize] += 1;
@@ -86,15 +98,24 @@ impl Batch {
         self.counts[family as usize] > 0
     }
 
-    /// From here on, [`Batch::rollback`] can undo.
+    /// From here on, [`Batch::rollback`] can undo. A command that changes millions of rows comes first in
+    /// its batch: it does not keep each key twice.
     pub fn savepoint(&mut self) {
-        self.has_savepoint = true;
+        self.savepoint = if self.is_empty() {
+            Savepoint::Empty
+        } else {
+            Savepoint::Changes
+        };
         self.bytes_at_savepoint = self.bytes;
         self.undo.clear();
     }
 
     /// Takes back every change since the last savepoint.
     pub fn rollback(&mut self) {
+        if self.savepoint == Savepoint::Empty {
+            self.rows = Table::default();
+            self.counts = [0; Family::COUNT];
+        }
         self.bytes = self.bytes_at_savepoint;
         while let Some(Before {
             hash,
@@ -159,6 +180,23 @@ mod tests {
         );
         assert_eq!(batch.get(Family::Data, b"k"), Some(None));
         assert_eq!(batch.get(Family::Data, b"other"), None);
+    }
+
+    #[test]
+    fn the_first_command_is_taken_back_without_having_been_remembered() {
+        let mut batch = Batch::new();
+        batch.savepoint();
+        batch.put(Family::Data, b"a", *b"1");
+        assert!(batch.undo.is_empty());
+        batch.rollback();
+        assert!(batch.is_empty());
+        assert_eq!(batch.bytes(), 0);
+
+        batch.put(Family::Data, b"a", *b"1");
+        batch.savepoint();
+        batch.put(Family::Data, b"b", *b"2");
+        batch.rollback();
+        assert_eq!(batch.len(), 1);
     }
 
     #[test]
