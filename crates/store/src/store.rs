@@ -44,6 +44,7 @@ pub struct Store {
     expirer: Expirer,
     reclaimer: Reclaimer,
     max_value_len: Arc<AtomicUsize>,
+    memory: usize,
 }
 
 impl Store {
@@ -77,6 +78,7 @@ impl Store {
             expirer: Expirer::default(),
             reclaimer: Reclaimer::default(),
             max_value_len: Arc::new(AtomicUsize::new(MAX_VALUE_LEN)),
+            memory: options.engine.memory,
         });
         if !missing.is_empty() {
             let mut txn = WriteTxn::new(store.clone(), Patience::Long);
@@ -106,6 +108,11 @@ impl Store {
     /// How long a string may become; it can be changed at any time.
     pub fn max_value_len(&self) -> &Arc<AtomicUsize> {
         &self.max_value_len
+    }
+
+    /// What the process may use in all, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     pub fn expirer(&self) -> &Expirer {

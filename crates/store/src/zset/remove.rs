@@ -16,10 +16,20 @@ use crate::txn::WriteTxn;
 
 /// Up to so many deletions are always made one by one.
 const FEW: u64 = 10_000;
-/// More than so many deletions are never made one by one: they would take a hundred megabytes.
-const MANY: u64 = 100_000;
+/// What the two deletions of a member take in memory until the commit, about.
+const DELETION_BYTES: usize = 400;
+/// The share of the memory that deletions made one by one may take.
+const MEMORY_SHARE: usize = 8;
+/// More than so many deletions are never made one by one.
+const MANY: u64 = 1_000_000;
 /// How many rows are read before they are deleted: a walk shows the transaction and stops its changes.
 const READ_AT_ONCE: usize = 1_000;
+
+/// How many deletions fit in the memory there is.
+fn many(memory: usize) -> u64 {
+    let fits = memory / MEMORY_SHARE / DELETION_BYTES;
+    (fits as u64).clamp(FEW, MANY)
+}
 
 /// How many bytes of popped members are collected, and what a member costs besides its row key.
 const HANDFUL: usize = 4 * 1024 * 1024;
@@ -42,7 +52,7 @@ impl Zset {
         let left = self.len() - count;
         if left == 0 {
             self.0.shrink(count);
-        } else if count > left.clamp(FEW, MANY) {
+        } else if count > left.clamp(FEW, many(txn.store().memory())) {
             return self.keep_only_outside(txn, span);
         } else {
             self.delete_span(txn, span)?;
