@@ -449,10 +449,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                  option in the configuration file, and then restart the server.",
             ));
         }
-        if command.has(Flag::DenyOom) && self.session.server.disk_is_full.load(Ordering::Relaxed) {
-            return Err(Error::fixed(
-                "MISCONF the disk is almost full: writes are refused until there is room again",
-            ));
+        if command.has(Flag::DenyOom) {
+            self.session.server.store.check_room()?;
         }
         Ok(command)
     }

@@ -216,7 +216,7 @@ fn persistence(server: &Server, report: &mut Report) -> Result<()> {
     report.field("aof_last_rewrite_time_sec", -1);
     report.field("aof_current_rewrite_time_sec", -1);
     report.field("aof_last_bgrewrite_status", "ok");
-    let can_write = !server.disk_is_full.load(Ordering::Relaxed);
+    let can_write = !server.store.disk_is_full();
     report.field(
         "aof_last_write_status",
         if can_write { "ok" } else { "err" },

@@ -1,7 +1,7 @@
 //! What all connections share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_store::Store;
@@ -28,8 +28,6 @@ pub struct Server {
     pub replication_id: String,
     /// When everything was last written out, in seconds since 1970.
     pub last_save: AtomicU64,
-    /// Too little room is left: commands that make the data grow are refused.
-    pub disk_is_full: AtomicBool,
     /// Becomes true when the server shall stop.
     stop: watch::Sender<bool>,
 }
@@ -50,7 +48,6 @@ impl Server {
             run_id: random_id(),
             replication_id: random_id(),
             last_save: AtomicU64::new(unix_seconds()),
-            disk_is_full: AtomicBool::new(false),
             stop: watch::Sender::new(false),
         }
     }

@@ -2,7 +2,6 @@
 //! RocksDB run into the wall.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::server::Server;
@@ -19,7 +18,7 @@ pub async fn watch(server: Arc<Server>) {
         // Compactions need room too; a small disk keeps a quarter of itself in reserve.
         let reserve = server.settings.min_free_disk.min(disk.total / 4);
         let is_full = disk.free < reserve;
-        let was_full = server.disk_is_full.swap(is_full, Ordering::Relaxed);
+        let was_full = server.store.note_disk_full(is_full);
         if is_full && !was_full {
             let left = disk.free / (1 << 20);
             tracing::error!("{left} MiB are left on the disk: writes are refused");

@@ -33,6 +33,10 @@ impl Error {
     pub const NO_SUCH_KEY: Error = Error::fixed("ERR no such key");
     pub const OUT_OF_RANGE: Error = Error::fixed("ERR index out of range");
 
+    pub const DISK_FULL: Error = Error::fixed(
+        "MISCONF the disk is almost full: writes are refused until there is room again",
+    );
+
     pub const fn fixed(text: &'static str) -> Error {
         Error::Reply(Cow::Borrowed(text.as_bytes()))
     }

@@ -83,6 +83,8 @@ impl Fresh {
         key: &[u8],
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
+        // Also where this serves to take something out: what stays would be written a second time.
+        txn.store().check_room()?;
         self.batch.put(family, key, value);
         if self.batch.bytes() < SPILL_BYTES {
             return Ok(());

@@ -82,6 +82,7 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
     let Some(found) = txn.find(from)? else {
         return Ok(false);
     };
+    txn.store().check_room()?;
     let Stamp {
         shape,
         expire_ms,

@@ -13,7 +13,7 @@ use cairn_engine::{
 
 use crate::count::Counts;
 use crate::databases::{self, Databases};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expirer::Expirer;
 use crate::fresh::StagingRow;
 use crate::keyspace::Cursors;
@@ -45,6 +45,7 @@ pub struct Store {
     reclaimer: Reclaimer,
     max_value_len: Arc<AtomicUsize>,
     memory: usize,
+    disk_is_full: AtomicBool,
 }
 
 impl Store {
@@ -79,6 +80,7 @@ impl Store {
             reclaimer: Reclaimer::default(),
             max_value_len: Arc::new(AtomicUsize::new(MAX_VALUE_LEN)),
             memory: options.engine.memory,
+            disk_is_full: AtomicBool::new(false),
         });
         if !missing.is_empty() {
             let mut txn = WriteTxn::new(store.clone(), Patience::Long);
@@ -113,6 +115,24 @@ impl Store {
     /// What the process may use in all, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
+    }
+
+    /// Whether so little room is left that it is kept for deleting.
+    pub fn disk_is_full(&self) -> bool {
+        self.disk_is_full.load(Ordering::Relaxed)
+    }
+
+    /// Says whether the disk is almost full; returns what it was before.
+    pub fn note_disk_full(&self, is_full: bool) -> bool {
+        self.disk_is_full.swap(is_full, Ordering::Relaxed)
+    }
+
+    /// For whatever writes rows that are not about a deletion.
+    pub fn check_room(&self) -> Result<()> {
+        if self.disk_is_full() {
+            return Err(Error::DISK_FULL);
+        }
+        Ok(())
     }
 
     pub fn expirer(&self) -> &Expirer {

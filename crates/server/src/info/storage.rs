@@ -37,10 +37,7 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
         report.field("storage_disk_free_bytes", disk.free);
         report.field("storage_disk_total_bytes", disk.total);
     }
-    report.field(
-        "storage_disk_full",
-        u8::from(server.disk_is_full.load(Ordering::Relaxed)),
-    );
+    report.field("storage_disk_full", u8::from(store.disk_is_full()));
     let filters = engine.filter_counters();
     let counters = [
         ("storage_filtered_dead_versions", &filters.dead_versions),

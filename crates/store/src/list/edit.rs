@@ -146,6 +146,9 @@ impl List {
         };
         match self.edited_side(txn, edit, side.clone(), moved_at_most)? {
             Some(elements) => {
+                if !elements.is_empty() {
+                    txn.store().check_room()?;
+                }
                 self.replace_side(txn, moving, side, elements);
                 Ok(())
             }

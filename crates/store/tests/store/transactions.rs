@@ -166,3 +166,47 @@ fn another_type_is_an_error_and_an_absent_key_is_empty() {
         assert!(Str::find(txn, b"absent").unwrap().is_none());
     });
 }
+
+/// What room is left is kept for deleting, in whatever way.
+#[test]
+fn a_full_disk_refuses_what_is_not_a_deletion() {
+    use cairn_store::{End, List};
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        set(txn, "string", "value");
+        rpush(txn, "list", &["a", "b", "c", "b", "a"]);
+        sadd(txn, "set", &["a", "b"]);
+        hset(txn, "hash", fields(3));
+    });
+    assert!(!fixture.store().note_disk_full(true));
+    let refused = |result: cairn_store::Result<bool>| {
+        let error = result.expect_err("no room").to_string();
+        assert!(error.starts_with("MISCONF"), "{error}");
+    };
+    for name in ["string", "list", "hash"] {
+        let mut txn = fixture.txn();
+        let (from, to) = (txn.key(name.as_bytes()), txn.key(b"other"));
+        refused(keys::rename(&mut txn, &from, &to));
+    }
+    let mut txn = fixture.txn();
+    let mut list = List::open(&txn, b"list").unwrap();
+    let removed = list.remove(&mut txn, b"c", End::Left, 1);
+    refused(removed.map(|_| true));
+    drop(txn);
+    fixture.write(|txn| {
+        let mut list = List::open(txn, b"list").unwrap();
+        assert_eq!(list.remove(txn, b"a", End::Left, 1).unwrap(), 1);
+        list.pop(txn, End::Right).unwrap();
+        list.save(txn);
+        let mut set = cairn_store::Set::open(txn, b"set").unwrap();
+        assert!(set.remove(txn, b"a").unwrap());
+        set.save(txn);
+        keys::set_expiry(txn, b"hash", START + 10).unwrap();
+        assert!(del(txn, "string"));
+    });
+    fixture.time.set_millis(START + 100);
+    fixture.store().expire_some(10).unwrap();
+    assert_eq!(fixture.keys(), ["list", "set"]);
+    fixture.write(|txn| cairn_store::databases::flush(txn, [0]).unwrap());
+    assert_eq!(fixture.keys(), [""; 0]);
+}
