@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cairn_engine::Family;
+use cairn_engine::{EngineError, Family};
 use parking_lot::{Condvar, Mutex};
 
-use crate::count::RECOUNT;
-use crate::error::Result;
+use crate::count::{RECOUNT, RUN};
+use crate::error::{Error, Result};
 use crate::expirer::Progress;
 use crate::store::Store;
 
@@ -40,6 +40,7 @@ const LEGACY_STEP: usize = 256;
 
 /// Runs until dropped.
 pub struct Background {
+    store: Arc<Store>,
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -88,13 +89,18 @@ impl Background {
             let builder = std::thread::Builder::new().name(name.into());
             threads.push(builder.spawn(move || run(name, job, &store, &stop))?);
         }
-        Ok(Background { stop, threads })
+        Ok(Background {
+            store: store.clone(),
+            stop,
+            threads,
+        })
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
         *self.stop.stopped.lock() = true;
+        self.store.counts().stop();
         self.stop.signal.notify_all();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -170,7 +176,17 @@ fn move_legacy() -> Job {
 
 fn count() -> Job {
     Box::new(|store| {
-        store.recount()?;
-        Ok(Next::Rest(RECOUNT))
+        let started = Instant::now();
+        let has_more = match store.recount(RUN) {
+            // It was told to give up.
+            Err(Error::Engine(EngineError::Closing)) => return Ok(Next::Retire),
+            result => result?,
+        };
+        // Half a core while there is much to count.
+        Ok(Next::Rest(if has_more {
+            started.elapsed()
+        } else {
+            RECOUNT
+        }))
     })
 }

@@ -1,20 +1,29 @@
 //! How many keys a database has.
 //!
-//! A plain SET does not know whether its key is new, so nobody keeps a running count. Up to some hundred
-//! thousand keys are counted when asked. For a larger database the answer is a count that the background
-//! keeps: a full count when that is quick, else the last full count scaled by how a sample of its slots
-//! has grown since.
+//! A plain SET does not know whether its key is new, so nobody keeps a running count. What can be counted
+//! in [`PATIENCE`] is counted when asked. The keys of a larger database are counted in the background,
+//! and the count is kept slot by slot: first all of them, by whoever comes first while others who ask
+//! wait for the result, and then, as long as there are changes, run by run of slots, round after round.
+//! So the answer is the sum of counts none of which is older than a round, and what was never right in
+//! one slot is not carried over to others.
 
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cairn_encoding::SLOTS;
 use cairn_encoding::metadata::has_expired;
 use cairn_encoding::row;
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use cairn_encoding::slot::slot;
+use cairn_engine::EngineError;
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::Walk;
 use crate::store::Store;
 use crate::txn::{Patience, ReadTxn, WriteTxn};
@@ -26,44 +35,96 @@ pub struct KeyCount {
     pub expires: u64,
 }
 
+impl KeyCount {
+    fn add(&mut self, other: KeyCount) {
+        self.keys += other.keys;
+        self.expires += other.expires;
+    }
+}
+
 /// How long a count may take while a client waits for it.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// How long a background count may take before it samples instead.
-const FULL_COUNT: Duration = Duration::from_secs(2);
-/// How often the background counts.
+/// A database that takes longer than this is not counted for a client again: it would not be done in time.
+const HOPELESS: Duration = Duration::from_millis(200);
+/// How long the background counts before it rests, and before it opens a new walk: a walk pins files.
+pub(crate) const RUN: Duration = Duration::from_secs(2);
+/// How often the background looks whether there is something to count.
 pub(crate) const RECOUNT: Duration = Duration::from_secs(5);
-
-/// What the background knows of one database.
-struct Kept {
-    count: KeyCount,
-    full: KeyCount,
-    per_slot: Vec<u32>,
-    full_took: Duration,
-}
+/// After so many changes a small database may have become a large one.
+const MANY_CHANGES: u64 = 10_000;
+/// A round is worth its while when one key in so many may have come or gone.
+const NOTICEABLE: u64 = 1000;
 
 #[derive(Default)]
 pub(crate) struct Counts {
-    by_index: Mutex<FxHashMap<u64, Kept>>,
+    /// What is known of large databases, by index.
+    kept: Mutex<FxHashMap<u64, Kept>>,
+    /// The databases that are being counted in full.
+    under_way: Mutex<FxHashSet<u64>>,
+    counted: Condvar,
+    /// Rows changed since the start: no more keys have come or gone.
+    changes: AtomicU64,
+    /// The same when the background last looked at each database that is not kept.
+    looked: Mutex<FxHashMap<u64, u64>>,
+    is_stopping: AtomicBool,
+}
+
+struct Kept {
+    slots: Vec<KeyCount>,
+    total: KeyCount,
+    /// How long it takes to count all slots.
+    took: Duration,
+    round: Round,
+}
+
+/// A passage through all slots.
+struct Round {
+    /// The slot to go on with; zero: none is under way.
+    next: u16,
+    took: Duration,
+    /// The store's changes when it began.
+    began_at: u64,
 }
 
 /// The number of keys that live in the selected database, or nearly so for a large one.
 pub fn count_keys(txn: &ReadTxn) -> Result<KeyCount> {
     let counts = txn.store().counts();
-    let kept = counts.kept(txn.index());
-    let mut full = Tally::default();
+    let index = txn.index();
+    let kept = counts.kept(index);
+    if let Some((total, took)) = kept
+        && took > HOPELESS
+    {
+        return Ok(total);
+    }
+    let mut from = Vec::new();
+    row::index_prefix(&mut from, index);
+    if let Some(total) = count_in_time(txn, Walk::open(txn, &from))? {
+        counts.forget(index);
+        return Ok(total);
+    }
+    match kept {
+        Some((total, _)) => Ok(total),
+        None if txn.is_patient() => txn.store().count_all(index),
+        None => Err(Error::TooLong),
+    }
+}
+
+/// Counts as long as a client may wait; `None` if that is not enough.
+fn count_in_time(txn: &ReadTxn, mut walk: Walk<'_>) -> Result<Option<KeyCount>> {
     let started = Instant::now();
-    let limit = kept.map(|_| PATIENCE);
-    match full.count(txn, 0..SLOTS, limit)? {
-        Outcome::Whole => {}
-        Outcome::CutShort => return Ok(kept.unwrap_or_default()),
+    let (mut total, mut seen) = (KeyCount::default(), 0_u32);
+    while let Some(met) = walk.next()? {
+        txn.step()?;
+        if !has_expired(met.expire_ms, txn.now_ms()) {
+            total.keys += 1;
+            total.expires += u64::from(met.expire_ms != 0);
+        }
+        seen += 1;
+        if seen.is_multiple_of(1024) && started.elapsed() > PATIENCE {
+            return Ok(None);
+        }
     }
-    let (total, took) = (full.total, started.elapsed());
-    if took > PATIENCE {
-        counts.keep_full(txn.index(), full, took);
-    } else {
-        counts.forget(txn.index());
-    }
-    Ok(total)
+    Ok(Some(total))
 }
 
 impl Store {
@@ -74,121 +135,228 @@ impl Store {
         count_keys(&txn)
     }
 
-    /// Brings the counts of large databases up to date; called by the background.
-    pub(crate) fn recount(self: &Arc<Self>) -> Result<()> {
+    /// Looks after the counts of large databases, for about `time` each; true if there is more to do.
+    pub(crate) fn recount(self: &Arc<Self>, time: Duration) -> Result<bool> {
+        let counts = self.counts();
+        let mut has_more = false;
         for database in 0..self.databases().count() {
-            let mut txn = WriteTxn::new(self.clone(), Patience::Long);
-            txn.begin(database);
-            let index = txn.index();
-            let Some(full_took) = self.counts().full_took(index) else {
-                continue;
-            };
-            let started = Instant::now();
-            let mut tally = Tally::default();
-            if full_took <= FULL_COUNT {
-                tally.count(&txn, 0..SLOTS, None)?;
-                self.counts().keep_full(index, tally, started.elapsed());
-            } else {
-                let share = FULL_COUNT.as_secs_f64() / full_took.as_secs_f64();
-                let width = ((f64::from(SLOTS) * share) as u16).max(16);
-                let first = fastrand::u16(..SLOTS - width);
-                tally.count(&txn, first..first + width, None)?;
-                self.counts().scale(index, first..first + width, &tally);
+            let index = self.databases().index_of(database);
+            if counts.kept(index).is_none() {
+                self.look(database, index)?;
+            } else if let Some(first) = counts.next_run(index) {
+                let run = self.count_run(index, first, time)?;
+                has_more |= counts.keep_run(index, run);
             }
         }
+        counts.retain(&self.databases().all());
+        Ok(has_more)
+    }
+
+    /// Finds out whether a database has become large, and counts it if so.
+    fn look(self: &Arc<Self>, database: u32, index: u64) -> Result<()> {
+        if !self.counts().may_have_grown(index) {
+            return Ok(());
+        }
+        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        txn.begin(database);
+        let walk = Walk::in_background(self, index, 0);
+        if count_in_time(&txn, walk)?.is_none() {
+            self.count_all(index)?;
+        }
         Ok(())
+    }
+
+    /// Counts all slots. Whoever asks for the same meanwhile waits for the result.
+    fn count_all(&self, index: u64) -> Result<KeyCount> {
+        let counts = self.counts();
+        loop {
+            let Some(_under_way) = UnderWay::enter(counts, index) else {
+                // The other one is done, or has failed.
+                match counts.kept(index) {
+                    Some((total, _)) => return Ok(total),
+                    None => continue,
+                }
+            };
+            let mut kept = Kept::new(counts.changes());
+            while kept.add(self.count_run(index, kept.round.next, RUN)?) {}
+            let total = kept.total;
+            counts.kept.lock().insert(index, kept);
+            return Ok(total);
+        }
+    }
+
+    /// Counts slots from `first` on: for about so long, and whole slots.
+    fn count_run(&self, index: u64, first: u16, time: Duration) -> Result<Run> {
+        let started = Instant::now();
+        let now_ms = self.clock().now_ms();
+        let mut walk = Walk::in_background(self, index, first);
+        let mut run = Run {
+            slots: first..SLOTS,
+            counts: vec![KeyCount::default(); usize::from(SLOTS - first)],
+            took: Duration::ZERO,
+        };
+        let (mut current, mut seen) = (first, 0_u32);
+        while let Some(met) = walk.next()? {
+            let slot = slot(met.name);
+            if slot != current {
+                if started.elapsed() > time && seen > 0 {
+                    run.slots.end = slot;
+                    break;
+                }
+                current = slot;
+            }
+            if !has_expired(met.expire_ms, now_ms) {
+                run.counts[usize::from(slot - first)].add(KeyCount {
+                    keys: 1,
+                    expires: u64::from(met.expire_ms != 0),
+                });
+            }
+            seen += 1;
+            if seen.is_multiple_of(1024) && self.counts().is_stopping.load(Ordering::Relaxed) {
+                return Err(EngineError::Closing.into());
+            }
+        }
+        run.counts.truncate(run.slots.len());
+        run.took = started.elapsed();
+        Ok(run)
+    }
+}
+
+/// The counts of some slots.
+struct Run {
+    slots: Range<u16>,
+    counts: Vec<KeyCount>,
+    took: Duration,
+}
+
+impl Kept {
+    fn new(changes: u64) -> Self {
+        Kept {
+            slots: vec![KeyCount::default(); usize::from(SLOTS)],
+            total: KeyCount::default(),
+            took: Duration::ZERO,
+            round: Round::begin(changes),
+        }
+    }
+
+    /// Takes over the next run of the round; true if the round goes on.
+    fn add(&mut self, run: Run) -> bool {
+        let range = usize::from(run.slots.start)..usize::from(run.slots.end);
+        self.slots[range].copy_from_slice(&run.counts);
+        self.total = KeyCount::default();
+        for slot in &self.slots {
+            self.total.add(*slot);
+        }
+        self.round.took += run.took;
+        let has_ended = run.slots.end == SLOTS;
+        self.round.next = if has_ended { 0 } else { run.slots.end };
+        if has_ended {
+            self.took = self.round.took;
+        }
+        !has_ended
+    }
+}
+
+impl Round {
+    fn begin(changes: u64) -> Self {
+        Round {
+            next: 0,
+            took: Duration::ZERO,
+            began_at: changes,
+        }
     }
 }
 
 impl Counts {
-    fn kept(&self, index: u64) -> Option<KeyCount> {
-        self.by_index.lock().get(&index).map(|kept| kept.count)
+    /// So many rows have been changed.
+    pub(crate) fn note_changes(&self, rows: usize) {
+        self.changes.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    fn full_took(&self, index: u64) -> Option<Duration> {
-        self.by_index.lock().get(&index).map(|kept| kept.full_took)
+    /// Counting is given up, now and from now on.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    fn keep_full(&self, index: u64, tally: Tally, full_took: Duration) {
-        let kept = Kept {
-            count: tally.total,
-            full: tally.total,
-            per_slot: tally.per_slot,
-            full_took,
-        };
-        self.by_index.lock().insert(index, kept);
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// The count of a large database, and how long it takes.
+    fn kept(&self, index: u64) -> Option<(KeyCount, Duration)> {
+        let kept = self.kept.lock();
+        kept.get(&index).map(|kept| (kept.total, kept.took))
     }
 
     fn forget(&self, index: u64) {
-        self.by_index.lock().remove(&index);
+        self.kept.lock().remove(&index);
     }
 
-    /// The last full count, scaled by what became of the sampled slots since.
-    fn scale(&self, index: u64, slots: std::ops::Range<u16>, sample: &Tally) {
-        let mut counts = self.by_index.lock();
-        let Some(kept) = counts.get_mut(&index) else {
-            return;
-        };
-        let range = usize::from(slots.start)..usize::from(slots.end);
-        let before: u64 = kept.per_slot[range].iter().map(|n| u64::from(*n)).sum();
-        if before == 0 {
-            return;
+    /// Forgets all other databases: they are gone.
+    fn retain(&self, indexes: &[u64]) {
+        let is_there = |index: &u64, _: &mut _| indexes.contains(index);
+        self.kept.lock().retain(is_there);
+        self.looked
+            .lock()
+            .retain(|index, _| indexes.contains(index));
+    }
+
+    /// Whether a database that was small, or not looked at yet, may be large by now.
+    fn may_have_grown(&self, index: u64) -> bool {
+        let changes = self.changes();
+        let mut looked = self.looked.lock();
+        match looked.get(&index) {
+            Some(before) if changes - before < MANY_CHANGES => false,
+            _ => {
+                looked.insert(index, changes);
+                true
+            }
         }
-        let growth = sample.total.keys as f64 / before as f64;
-        kept.count = KeyCount {
-            keys: (kept.full.keys as f64 * growth) as u64,
-            expires: (kept.full.expires as f64 * growth) as u64,
-        };
+    }
+
+    /// Where to count next in a large database; `None` if little has changed since the last round.
+    fn next_run(&self, index: u64) -> Option<u16> {
+        let changes = self.changes();
+        let mut kept = self.kept.lock();
+        let kept = kept.get_mut(&index)?;
+        if kept.round.next == 0 {
+            if (changes - kept.round.began_at).saturating_mul(NOTICEABLE) <= kept.total.keys {
+                return None;
+            }
+            kept.round = Round::begin(changes);
+        }
+        Some(kept.round.next)
+    }
+
+    fn keep_run(&self, index: u64, run: Run) -> bool {
+        let mut kept = self.kept.lock();
+        kept.get_mut(&index).is_some_and(|kept| kept.add(run))
     }
 }
 
-struct Tally {
-    total: KeyCount,
-    per_slot: Vec<u32>,
+/// The database is being counted in full for as long as this exists.
+struct UnderWay<'c> {
+    counts: &'c Counts,
+    index: u64,
 }
 
-impl Default for Tally {
-    fn default() -> Self {
-        Tally {
-            total: KeyCount::default(),
-            per_slot: vec![0; usize::from(SLOTS)],
+impl<'c> UnderWay<'c> {
+    /// `None`, after waiting, if someone else was at it.
+    fn enter(counts: &'c Counts, index: u64) -> Option<Self> {
+        let mut under_way = counts.under_way.lock();
+        if under_way.insert(index) {
+            return Some(UnderWay { counts, index });
         }
+        while under_way.contains(&index) {
+            counts.counted.wait(&mut under_way);
+        }
+        None
     }
 }
 
-enum Outcome {
-    Whole,
-    CutShort,
-}
-
-impl Tally {
-    fn count(
-        &mut self,
-        txn: &ReadTxn,
-        slots: std::ops::Range<u16>,
-        limit: Option<Duration>,
-    ) -> Result<Outcome> {
-        let started = Instant::now();
-        let mut from = Vec::new();
-        row::slot_prefix(&mut from, txn.index(), slots.start);
-        let mut walk = Walk::open(txn, &from);
-        let mut seen = 0_u32;
-        while let Some(met) = walk.next()? {
-            txn.step()?;
-            let slot = cairn_encoding::slot::slot(met.name);
-            if slot >= slots.end {
-                break;
-            }
-            if !has_expired(met.expire_ms, txn.now_ms()) {
-                self.total.keys += 1;
-                self.total.expires += u64::from(met.expire_ms != 0);
-                self.per_slot[usize::from(slot)] += 1;
-            }
-            seen += 1;
-            if seen.is_multiple_of(1024) && limit.is_some_and(|limit| started.elapsed() > limit) {
-                return Ok(Outcome::CutShort);
-            }
-        }
-        Ok(Outcome::Whole)
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.counts.under_way.lock().remove(&self.index);
+        self.counts.counted.notify_all();
     }
 }

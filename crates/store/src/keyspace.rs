@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::error::Result;
+use crate::store::Store;
 use crate::txn::ReadTxn;
 
 /// A key met on the walk.
@@ -62,9 +63,26 @@ impl<'t> Walk<'t> {
         let legacy = txn
             .store()
             .may_have_legacy()
-            .then(|| LegacyRows::open(txn, from, &upper));
+            .then(|| LegacyRows::new(txn.rows(Family::Data, from, &upper, Direction::Forward)));
         Walk {
             metadata: txn.rows(Family::Metadata, from, &upper, Direction::Forward),
+            legacy,
+            current: Vec::new(),
+            ahead: None,
+        }
+    }
+
+    /// The same from a slot on, for background work: no transaction, and the cache is left alone.
+    pub(crate) fn in_background(store: &Store, index: u64, slot: u16) -> Walk<'static> {
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        row::slot_prefix(&mut lower, index, slot);
+        row::index_prefix(&mut upper, index + 1);
+        let rows = |family| store.engine().background_rows(family, &lower, &upper);
+        let legacy = store
+            .may_have_legacy()
+            .then(|| LegacyRows::new(rows(Family::Data)));
+        Walk {
+            metadata: rows(Family::Metadata),
             legacy,
             current: Vec::new(),
             ahead: None,
@@ -174,9 +192,9 @@ struct LegacyRows<'t> {
 }
 
 impl<'t> LegacyRows<'t> {
-    fn open(txn: &'t ReadTxn, from: &[u8], upper: &[u8]) -> Self {
+    fn new(rows: Rows<'t>) -> Self {
         LegacyRows {
-            rows: txn.rows(Family::Data, from, upper, Direction::Forward),
+            rows,
             current: None,
             is_drained: false,
         }

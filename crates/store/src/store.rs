@@ -169,6 +169,7 @@ impl Store {
     pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
         let (batch, moved) = txn.take_batch();
         let staged = txn.take_staged();
+        self.counts.note_changes(batch.len());
         match self.committer.commit(batch) {
             Commit::Done(result) => Begun::Done(result.map(|()| self.after_commit(moved, staged))),
             pending => Begun::Pending(Committing {
@@ -183,6 +184,7 @@ impl Store {
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
         let (batch, moved) = txn.take_batch();
         let staged = txn.take_staged();
+        self.counts.note_changes(batch.len());
         self.committer.commit(batch).wait()?;
         self.after_commit(moved, staged);
         Ok(())

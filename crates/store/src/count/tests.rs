@@ -1,0 +1,117 @@
+#![allow(clippy::unwrap_used)]
+
+use cairn_engine::{EngineOptions, SyncMode, SystemTime};
+
+use super::*;
+use crate::{Expiry, StoreOptions, string};
+
+fn open() -> (tempfile::TempDir, Arc<Store>) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        engine: EngineOptions {
+            memory: 64 * 1024 * 1024,
+            ..EngineOptions::default()
+        },
+        sync: SyncMode::No,
+        databases: 1,
+        time: Box::new(SystemTime),
+    };
+    let store = Store::open(directory.path(), options).unwrap();
+    (directory, store)
+}
+
+fn sow(store: &Arc<Store>, names: impl Iterator<Item = String>) {
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    txn.begin(0);
+    for name in names {
+        let key = txn.key(name.as_bytes());
+        string::put(&mut txn, &key, b"value", Expiry::At(0)).unwrap();
+    }
+    store.commit_blocking(&mut txn).unwrap();
+}
+
+fn kept(store: &Store) -> u64 {
+    let (total, _) = store.counts().kept(index(store)).unwrap();
+    total.keys
+}
+
+fn index(store: &Store) -> u64 {
+    store.databases().index_of(0)
+}
+
+#[test]
+fn a_round_finds_what_became_of_any_slot_and_rests_when_nothing_changes() {
+    let (_directory, store) = open();
+    sow(&store, (0..3000).map(|n| format!("key:{n}")));
+    assert_eq!(store.count_all(index(&store)).unwrap().keys, 3000);
+    assert!(!store.recount(Duration::ZERO).unwrap());
+
+    // All in one slot: no other shows anything of it.
+    sow(&store, (0..5000).map(|n| format!("{{tag}}{n}")));
+    let mut runs = 1;
+    while store.recount(Duration::ZERO).unwrap() {
+        runs += 1;
+    }
+    assert_eq!(kept(&store), 8000);
+    assert!(runs > 100, "each run was to count a slot: {runs}");
+    assert!(!store.recount(Duration::ZERO).unwrap());
+
+    // What is small enough is counted anew whenever someone asks, and not kept any more.
+    assert_eq!(store.count_keys(0).unwrap().keys, 8000);
+    assert_eq!(store.counts().kept(index(&store)), None);
+}
+
+#[test]
+fn those_who_ask_together_get_one_count() {
+    let (_directory, store) = open();
+    sow(&store, (0..2000).map(|n| format!("key:{n}")));
+    let index = index(&store);
+    std::thread::scope(|scope| {
+        let under_way = UnderWay::enter(store.counts(), index);
+        assert!(under_way.is_some());
+        let asking: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| store.count_all(index).unwrap().keys))
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        let mut count = Kept::new(0);
+        while count.add(store.count_run(index, count.round.next, RUN).unwrap()) {}
+        // One that only the first count knows of.
+        count.total.keys += 1;
+        store.counts().kept.lock().insert(index, count);
+        drop(under_way);
+        for asked in asking {
+            assert_eq!(asked.join().unwrap(), 2001);
+        }
+    });
+    // When the one who counts fails, another one does it.
+    store.counts().forget(index);
+    std::thread::scope(|scope| {
+        let under_way = UnderWay::enter(store.counts(), index);
+        let asking = scope.spawn(|| store.count_all(index).unwrap().keys);
+        std::thread::sleep(Duration::from_millis(20));
+        drop(under_way);
+        assert_eq!(asking.join().unwrap(), 2000);
+    });
+}
+
+#[test]
+fn a_flushed_database_is_forgotten() {
+    let (_directory, store) = open();
+    sow(&store, (0..10).map(|n| format!("key:{n}")));
+    let before = index(&store);
+    store.count_all(before).unwrap();
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    crate::databases::flush(&mut txn, [0]).unwrap();
+    store.commit_blocking(&mut txn).unwrap();
+    store.recount(RUN).unwrap();
+    assert_eq!(store.counts().kept(before), None);
+    assert_eq!(store.count_keys(0).unwrap().keys, 0);
+}
+
+#[test]
+fn a_count_is_given_up_when_the_store_stops() {
+    let (_directory, store) = open();
+    sow(&store, (0..2000).map(|n| format!("key:{n}")));
+    store.counts().stop();
+    assert!(store.count_all(index(&store)).is_err());
+}
