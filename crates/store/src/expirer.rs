@@ -130,6 +130,17 @@ impl Store {
         })
     }
 
+    /// For how long the key that is due first has been so.
+    pub(crate) fn expiry_lag_ms(&self) -> Result<u64> {
+        let now_ms = self.clock().now_ms();
+        let from = self.expirer().place.lock().after.clone();
+        let first = self.due_rows(&from, now_ms, 1)?;
+        Ok(match first.first().map(|row| RowKey::decode_expiry(row)) {
+            Some(Ok(RowKey::Expiry { at_ms, .. })) => now_ms.saturating_sub(at_ms),
+            _ => 0,
+        })
+    }
+
     fn due_rows(&self, from: &[u8], now_ms: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
         let mut upper = Vec::new();
         row::expiry_prefix(&mut upper, now_ms);

@@ -45,7 +45,7 @@ pub use key::Key;
 pub use latch::{Held, Latches, Mode, Request};
 pub use list::{End, List, Place};
 pub use point::Point;
-pub use reclaimer::Reclaimer;
+pub use reclaimer::{Backlog, Orphans, Reclaimer};
 pub use set::Set;
 pub use store::{Begun, Committing, Store, StoreOptions};
 pub use string::{Chunks, Expiry, Str};

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_encoding::metadata::Metadata;
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{SystemKey, SystemKind};
 use cairn_engine::{Family, LOCAL_REGION};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Result;
 use crate::store::Store;
@@ -25,11 +26,57 @@ pub struct Reclaimer {
     versions: AtomicU64,
     /// Staging rows that could not be deleted when they should have been.
     abandoned: Mutex<Vec<Vec<u8>>>,
+    /// The search for dead versions in `data`, and in `zset_score`.
+    searches: [Mutex<Search>; 2],
+}
+
+/// Rows of dead versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Orphans {
+    pub versions: u64,
+    pub rows: u64,
+    /// Keys and values, before compression.
+    pub bytes: u64,
+}
+
+/// What a search through a family has met, and left to the filters, so far; and the last one in all.
+#[derive(Default)]
+struct Search {
+    met: Orphans,
+    last: Option<(Orphans, Instant)>,
+}
+
+/// Garbage that is known of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Flushed databases that have not been dropped yet, and about how many bytes of files they take.
+    pub dead_databases: u64,
+    pub dead_database_bytes: u64,
+    /// For how long the key that is due first has been so: how far behind the expirer is.
+    pub expiry_lag_ms: u64,
+    /// What the last search for dead versions found and left to the filters, and how long ago it ended;
+    /// `None` before the first.
+    pub orphans: Option<(Orphans, Duration)>,
 }
 
 impl Reclaimer {
     pub(crate) fn abandon(&self, staging_row: Vec<u8>) {
         self.abandoned.lock().push(staging_row);
+    }
+
+    fn search(&self, family: Family) -> MutexGuard<'_, Search> {
+        self.searches[usize::from(family != Family::Data)].lock()
+    }
+
+    fn orphans(&self) -> Option<(Orphans, Duration)> {
+        let (data, data_end) = self.search(Family::Data).last?;
+        let (score, score_end) = self.search(Family::ZsetScore).last?;
+        let both = Orphans {
+            versions: data.versions + score.versions,
+            rows: data.rows + score.rows,
+            bytes: data.bytes + score.bytes,
+        };
+        Some((both, data_end.min(score_end).elapsed()))
     }
 
     pub fn databases(&self) -> u64 {
@@ -96,6 +143,28 @@ impl Store {
         Ok(())
     }
 
+    /// The garbage that is known of, without looking for any.
+    pub fn backlog(&self) -> Result<Backlog> {
+        let dead = self.dead_indexes()?;
+        let mut bytes = 0;
+        for index in &dead {
+            let (mut lower, mut upper) = (Vec::new(), Vec::new());
+            row::index_prefix(&mut lower, *index);
+            row::index_prefix(&mut upper, *index + 1);
+            let engine = self.engine();
+            let families = Family::KEYED.into_iter();
+            bytes += families
+                .map(|family| engine.approximate_bytes(family, &lower, &upper))
+                .sum::<u64>();
+        }
+        Ok(Backlog {
+            dead_databases: dead.len() as u64,
+            dead_database_bytes: bytes,
+            expiry_lag_ms: self.expiry_lag_ms()?,
+            orphans: self.reclaimer().orphans(),
+        })
+    }
+
     fn has_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<bool> {
         let mut rows = self.engine().background_rows(family, lower, upper);
         Ok(rows.next()?.is_some())
@@ -125,8 +194,13 @@ impl Store {
         let mut rows = self.engine().background_rows(family, from, &[]);
         let mut dead = Vec::new();
         let mut place = None;
+        let mut met = if from.is_empty() {
+            Orphans::default()
+        } else {
+            self.reclaimer().search(family).met
+        };
         for _ in 0..limit {
-            let Some((row_key, _)) = rows.next()? else {
+            let Some((row_key, value)) = rows.next()? else {
                 place = None;
                 break;
             };
@@ -140,25 +214,37 @@ impl Store {
                 place = Some([row_key, &[0]].concat());
                 continue;
             };
+            let mut bytes = row_key.len() + value.len();
             let (mut lower, mut upper) = (Vec::new(), Vec::new());
             row::append_data(&mut lower, &metadata_key, version, b"");
             row::append_data(&mut upper, &metadata_key, version + 1, b"");
             if self.is_dead(&metadata_key, version)? {
                 let mut count = 1;
                 while count < LARGE
-                    && let Some((key, _)) = rows.next()?
+                    && let Some((key, value)) = rows.next()?
                     && key < upper.as_slice()
                 {
                     count += 1;
+                    bytes += key.len() + value.len();
                 }
                 if count == LARGE {
                     dead.push((lower, upper.clone()));
+                } else {
+                    met.versions += 1;
+                    met.rows += count as u64;
+                    met.bytes += bytes as u64;
                 }
             }
             rows.seek(&upper);
             place = Some(upper);
         }
         drop(rows);
+        let mut search = self.reclaimer().search(family);
+        search.met = met;
+        if place.is_none() {
+            search.last = Some((met, Instant::now()));
+        }
+        drop(search);
         if !dead.is_empty() {
             self.engine().sync()?;
             for (lower, upper) in &dead {

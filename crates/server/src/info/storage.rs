@@ -52,5 +52,16 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
     report.field("storage_expiry_stale_rows", store.expirer().stale_rows());
     report.field("storage_reclaimed_databases", store.reclaimer().databases());
     report.field("storage_reclaimed_versions", store.reclaimer().versions());
+    let backlog = store.backlog()?;
+    report.field("storage_expiry_lag_ms", backlog.expiry_lag_ms);
+    report.field("storage_dead_databases", backlog.dead_databases);
+    report.field("storage_dead_database_bytes", backlog.dead_database_bytes);
+    // Found by looking, every so often: before the first look nothing is known.
+    if let Some((orphans, age)) = backlog.orphans {
+        report.field("storage_orphaned_versions", orphans.versions);
+        report.field("storage_orphaned_rows", orphans.rows);
+        report.field("storage_orphaned_bytes", orphans.bytes);
+        report.field("storage_orphans_counted_seconds_ago", age.as_secs());
+    }
     Ok(())
 }

@@ -188,3 +188,45 @@ fn strings_of_the_old_format_do_not_end_the_search() {
     reclaim(&fixture, Family::Data, 1);
     assert_eq!(fixture.count_in(Family::Data), 20);
 }
+
+#[test]
+fn garbage_that_waits_can_be_seen() {
+    let fixture = Fixture::new();
+    let backlog = || fixture.store().backlog().unwrap();
+    assert_eq!(backlog(), cairn_store::Backlog::default());
+    fixture.write(|txn| {
+        hset(txn, "small", fields(5));
+        zadd(txn, "zset", 1.0, "member");
+        hset(txn, "kept", fields(5));
+        set_until(txn, "due", "value", START + 10);
+        txn.begin(1);
+        hset(txn, "large", fields(1000));
+    });
+    fixture.store().engine().flush().unwrap();
+    fixture.write(|txn| {
+        assert!(del(txn, "small") && del(txn, "zset"));
+        databases::flush(txn, [1]).unwrap();
+    });
+    fixture.time.set_millis(START + 35);
+    let seen = backlog();
+    assert_eq!((seen.dead_databases, seen.expiry_lag_ms), (1, 25));
+    assert!(seen.dead_database_bytes > 0);
+    assert_eq!(seen.orphans, None);
+
+    fixture.store().reclaim_databases().unwrap();
+    fixture.store().expire_some(10).unwrap();
+    for limit in [1, 100] {
+        reclaim(&fixture, Family::Data, limit);
+        reclaim(&fixture, Family::ZsetScore, limit);
+        let seen = backlog();
+        assert_eq!((seen.dead_databases, seen.expiry_lag_ms), (0, 0));
+        let (orphans, _) = seen.orphans.unwrap();
+        assert_eq!((orphans.versions, orphans.rows), (3, 7));
+        assert!(orphans.bytes > 7 * 20);
+    }
+    fixture.compact();
+    reclaim(&fixture, Family::Data, 10);
+    reclaim(&fixture, Family::ZsetScore, 10);
+    let (orphans, _) = backlog().orphans.unwrap();
+    assert_eq!(orphans, cairn_store::Orphans::default());
+}
