@@ -123,9 +123,14 @@ impl Collection {
         Ok(self.get(txn, sub)?.is_some())
     }
 
+    /// The bounds of the elements' rows.
+    pub(crate) fn range(&self) -> (Vec<u8>, Vec<u8>) {
+        self.key.version_range(self.version)
+    }
+
     /// Every element's row, in the order of the sub-keys.
     pub fn rows<'t>(&self, txn: &'t ReadTxn, direction: Direction) -> Rows<'t> {
-        let (lower, upper) = self.key.version_range(self.version);
+        let (lower, upper) = self.range();
         txn.rows(Family::Data, &lower, &upper, direction)
     }
 

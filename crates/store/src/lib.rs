@@ -30,6 +30,7 @@ pub mod set;
 mod store;
 pub mod string;
 mod txn;
+mod walks;
 pub mod zset;
 
 pub use background::{Background, Pace};

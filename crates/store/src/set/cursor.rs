@@ -1,10 +1,8 @@
 //! A walk over one set that stands on a member, so that several can be compared.
 
-use cairn_engine::{Direction, Rows};
-
 use super::Set;
 use crate::error::Result;
-use crate::txn::ReadTxn;
+use crate::walks::{ElementRows, Walks};
 
 /// How many rows are stepped over before the walk jumps. A jump searches every level of the tree, and
 /// costs about as much as this many steps.
@@ -18,7 +16,7 @@ enum Place {
 }
 
 pub(super) struct Cursor<'t> {
-    rows: Rows<'t>,
+    rows: ElementRows<'t>,
     place: Place,
     /// The member it stands on. A copy: the row itself is lost as soon as the walk moves.
     member: Vec<u8>,
@@ -28,10 +26,10 @@ pub(super) struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    pub(super) fn new(txn: &'t ReadTxn, set: &Set) -> Self {
+    pub(super) fn new(walks: &Walks<'t>, set: &Set) -> Self {
         let jump = set.0.row_key(b"");
         Cursor {
-            rows: set.0.rows(txn, Direction::Forward),
+            rows: walks.open(&set.0),
             place: Place::BeforeFirst,
             member: Vec::new(),
             member_at: jump.len(),
@@ -45,14 +43,15 @@ impl<'t> Cursor<'t> {
 
     /// Moves to the next member; false if there is none.
     pub(super) fn advance(&mut self) -> Result<bool> {
-        match self.rows.next()? {
-            Some((row_key, _)) => {
-                self.member.clear();
-                self.member.extend_from_slice(&row_key[self.member_at..]);
-                self.place = Place::OnMember;
-            }
-            None => self.place = Place::BehindLast,
-        }
+        let (member, member_at) = (&mut self.member, self.member_at);
+        let read = self.rows.read_next(|row_key, _| {
+            member.clear();
+            member.extend_from_slice(&row_key[member_at..]);
+        })?;
+        self.place = match read {
+            Some(()) => Place::OnMember,
+            None => Place::BehindLast,
+        };
         Ok(self.place == Place::OnMember)
     }
 

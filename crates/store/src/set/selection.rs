@@ -11,6 +11,7 @@ use super::random::{Repeats, Sample};
 use crate::error::Result;
 use crate::random::{Draws, Lottery};
 use crate::txn::ReadTxn;
+use crate::walks::Walks;
 
 /// What a step came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,19 +50,19 @@ impl<'t> Selection<'t> {
             sets.push(Set::open(txn, name)?);
         }
         Ok(match operation {
-            Operation::Union => Self::union(txn, sets),
-            Operation::Intersection => Self::intersection(txn, sets),
-            Operation::Difference => Self::difference(txn, sets),
+            Operation::Union => Self::union(txn, sets)?,
+            Operation::Intersection => Self::intersection(txn, sets)?,
+            Operation::Difference => Self::difference(txn, sets)?,
         })
     }
 
-    fn union(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn union(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         sets.retain(|set| !set.is_empty());
         keep_distinct(&mut sets);
         Self::over_sets(txn, Rule::Union(Union::default()), &sets)
     }
 
-    fn intersection(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn intersection(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         if sets.iter().any(Set::is_empty) {
             sets.clear();
         }
@@ -70,7 +71,7 @@ impl<'t> Selection<'t> {
         Self::over_sets(txn, Rule::Intersection(Intersection::default()), &sets)
     }
 
-    fn difference(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn difference(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         let mut others = sets.split_off(1.min(sets.len()));
         others.retain(|set| !set.is_empty());
         keep_distinct(&mut others);
@@ -87,13 +88,14 @@ impl<'t> Selection<'t> {
     }
 
     /// By a rule that gives all members of a set that is alone.
-    fn over_sets(txn: &'t ReadTxn, rule: Rule, sets: &[Set]) -> Self {
+    fn over_sets(txn: &'t ReadTxn, rule: Rule, sets: &[Set]) -> Result<Self> {
         let len = match sets {
             [] => Some(0),
             [alone] => Some(alone.len()),
             _ => None,
         };
-        Self::new(txn, rule, sets, len)
+        let walks = Walks::new(txn, sets.len())?;
+        Ok(Self::new(&walks, rule, sets, len))
     }
 
     /// That many different members at random, or all if there are fewer; in byte order.
@@ -123,23 +125,23 @@ impl<'t> Selection<'t> {
             lottery: lottery.clone(),
             gives_chosen,
         };
-        Self::new(
-            txn,
-            Rule::Sample(sample),
-            std::slice::from_ref(set),
-            Some(len),
-        )
+        Self::over_one(txn, Rule::Sample(sample), set, len)
     }
 
     /// So many draws from a set that is not empty, each giving any member, in random order.
     pub fn repeats(txn: &'t ReadTxn, set: &Set, count: u64) -> Self {
         let rule = Rule::Repeats(Box::new(Repeats(Draws::new(count, set.len()))));
-        Self::new(txn, rule, std::slice::from_ref(set), Some(count))
+        Self::over_one(txn, rule, set, count)
     }
 
-    fn new(txn: &'t ReadTxn, rule: Rule, sets: &[Set], len: Option<u64>) -> Self {
+    fn over_one(txn: &'t ReadTxn, rule: Rule, set: &Set, len: u64) -> Self {
+        let walks = Walks::of_few(txn);
+        Self::new(&walks, rule, std::slice::from_ref(set), Some(len))
+    }
+
+    fn new(walks: &Walks<'t>, rule: Rule, sets: &[Set], len: Option<u64>) -> Self {
         Selection {
-            cursors: sets.iter().map(|set| Cursor::new(txn, set)).collect(),
+            cursors: sets.iter().map(|set| Cursor::new(walks, set)).collect(),
             start: rule.clone(),
             rule,
             member: Vec::new(),
