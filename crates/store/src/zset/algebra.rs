@@ -13,12 +13,12 @@ use std::collections::binary_heap::PeekMut;
 
 use cairn_encoding::metadata::{CollectionKind, Type};
 use cairn_encoding::score;
-use cairn_engine::{Direction, Rows};
 
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::set::Step;
 use crate::txn::ReadTxn;
+use crate::walks::{ElementRows, Walks};
 
 /// How many rows a walk that is behind tries one by one before it seeks: a seek costs as much as some
 /// steps.
@@ -109,12 +109,13 @@ impl<'t> Algebra<'t> {
         if is_void {
             sources.clear();
         }
+        let opener = Walks::new(txn, sources.len())?;
         let walks = sources.into_iter().enumerate();
         let mut algebra = Algebra {
             operation,
             aggregate,
             walks: walks
-                .map(|(turn, source)| Walk::new(txn, turn, source))
+                .map(|(turn, source)| Walk::new(&opener, turn, source))
                 .collect(),
             heap: BinaryHeap::new(),
             member: Vec::new(),
@@ -268,7 +269,7 @@ impl<'t> Algebra<'t> {
 /// A walk over a source that stands at a member, or is over.
 struct Walk<'t> {
     source: Source,
-    rows: Rows<'t>,
+    rows: ElementRows<'t>,
     /// The place among the sources; of equal members the earlier source's comes first.
     turn: usize,
     member: Vec<u8>,
@@ -278,9 +279,9 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     /// A walk that is over, until it is rewound.
-    fn new(txn: &'t ReadTxn, turn: usize, source: Source) -> Walk<'t> {
+    fn new(opener: &Walks<'t>, turn: usize, source: Source) -> Walk<'t> {
         Walk {
-            rows: source.collection.rows(txn, Direction::Forward),
+            rows: opener.open(&source.collection),
             source,
             turn,
             member: Vec::new(),
@@ -315,15 +316,19 @@ impl<'t> Walk<'t> {
         if self.is_over {
             return Ok(());
         }
-        let Some((key, value)) = self.rows.next()? else {
-            self.is_over = true;
-            return Ok(());
-        };
-        self.member.clear();
-        self.member
-            .extend_from_slice(self.source.collection.sub_of(key));
-        if self.source.has_scores {
-            self.score = score::decode_value(value)?;
+        let (source, member, last) = (&self.source, &mut self.member, self.score);
+        let read = self.rows.read_next(|key, value| {
+            member.clear();
+            member.extend_from_slice(source.collection.sub_of(key));
+            if source.has_scores {
+                score::decode_value(value)
+            } else {
+                Ok(last)
+            }
+        })?;
+        match read {
+            Some(score) => self.score = score?,
+            None => self.is_over = true,
         }
         Ok(())
     }
