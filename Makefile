@@ -6,10 +6,13 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export CAIRN_BIN := $(CARGO_TARGET_DIR)/release/cairn
 
 CARGO ?= cargo
-APT_GET := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
+# Where Rust's installer puts it: this very run has to find it.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz \
         build-tools test-tools clean
+# apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
+.NOTPARALLEL:
 
 run: build
 	$(CAIRN_BIN) serve $(ARGS)
@@ -20,58 +23,65 @@ build: build-tools
 # Lint first: it is quick. Then from the small to the large.
 test: build-tools test-tools lint build unit scripts clients selftest conformance
 
-lint:
+lint: build-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
 # Unit and property tests, golden scripts, the differential test, crash and power-cut tests.
-unit: build
+unit: build test-tools
 	$(CARGO) test --release --workspace
 
-scripts: build
+scripts: build test-tools
 	$(CARGO) test --release --package cairn-tests --test scripts
 
-crash: build
+crash: build test-tools
 	$(CARGO) test --release --package cairn-tests --test crash --test powercut -- --nocapture
 
 # A long differential run: make differential COMMANDS=1000000 SEED=1
 COMMANDS ?= 1000000
 SEED ?= 1
-differential: build
+differential: build test-tools
 	$(CARGO) run --release --package cairn-tests --bin differential -- \
 	    --commands $(COMMANDS) --seed $(SEED)
 
 # redis-py and ioredis, from their packages.
-clients: build
+clients: build test-tools
 	tests/clients/run
 
 # Redis' own test suite, from Debian's source package.
-conformance: build
+conformance: build test-tools
 	tests/conformance/run
 
-selftest:
+selftest: test-tools
 	python3 -B -m unittest discover --start-directory tests/conformance
 
 # Ten minutes of fuzzing the protocol parser.
 FUZZ_SECONDS ?= 600
-fuzz:
+fuzz: build-tools
 	command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz
 	cd crates/resp && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run parser -- -max_total_time=$(FUZZ_SECONDS)
 
-# What the build needs beyond Rust itself: a C++ compiler, and libclang for RocksDB's bindings.
+# What the build needs: a C++ compiler, libclang for RocksDB's bindings, Rust and what fetches it.
 build-tools:
-	@command -v $(CARGO) >/dev/null || { \
-	    $(APT_GET) update && $(APT_GET) install --yes rustup && rustup default stable; } || { \
-	    echo "cairn needs Rust 1.95 or newer: see https://rustup.rs" >&2; exit 1; }
-	@command -v c++ >/dev/null && ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || { \
-	    $(APT_GET) update && $(APT_GET) install --yes g++ libclang-dev; }
+	@tools/install-missing \
+	    ca-certificates 'ls /etc/ssl/certs/ca-certificates.crt' \
+	    curl 'command -v curl || command -v $(firstword $(CARGO))' \
+	    g++ 'command -v c++' \
+	    libclang-dev 'ls /usr/lib/llvm-*/lib/libclang.so'
+	@tools/install-rust $(CARGO)
 
-# What the tests need: Redis itself to compare with, and the clients' languages.
+# What the tests need: Redis itself to compare with, what unpacks its source, and the clients' languages.
 test-tools:
-	@command -v redis-server >/dev/null && command -v redis-cli >/dev/null && command -v tclsh >/dev/null || { \
-	    $(APT_GET) update && $(APT_GET) install --yes redis-server redis-tools tcl; }
-	@command -v python3 >/dev/null && command -v node >/dev/null && command -v npm >/dev/null || { \
-	    $(APT_GET) update && $(APT_GET) install --yes python3 python3-venv nodejs npm; }
+	@tools/install-missing \
+	    redis-server 'command -v redis-server' \
+	    redis-tools 'command -v redis-cli' \
+	    tcl 'command -v tclsh' \
+	    dpkg-dev 'command -v dpkg-source' \
+	    debian-archive-keyring 'ls /usr/share/keyrings/debian-archive-keyring.gpg' \
+	    python3 'command -v python3' \
+	    python3-venv 'python3 -c "import ensurepip"' \
+	    nodejs 'command -v node' \
+	    npm 'command -v npm'
 
 clean:
 	$(CARGO) clean

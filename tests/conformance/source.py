@@ -27,29 +27,16 @@ def suite_directory() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cairn"
     suite = cache / f"redis-{VERSION}"
     if not suite.is_dir():
-        install_missing({"dpkg-source": "dpkg-dev", str(KEYRING): "debian-archive-keyring"})
+        require("apt-get", "dpkg-source")
         cache.mkdir(parents=True, exist_ok=True)
         _fetch(suite)
     return suite
 
 
-def install_missing(packages: dict):
-    """Installs the package of every command, or file, that is not there."""
-    missing = sorted(
-        package for need, package in packages.items() if not (shutil.which(need) or Path(need).is_file())
-    )
-    if not missing:
-        return
-    root = [] if os.geteuid() == 0 else ["sudo"]
-    if not shutil.which("apt-get") or (root and not shutil.which("sudo")):
-        raise SourceError(f"please install: {' '.join(missing)}")
-    install = [*root, "apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    try:
-        _run(install)
-    except SourceError:
-        # The usual reason is a package index that is stale or was never fetched.
-        _run([*root, "apt-get", "update"])
-        _run(install)
+def require(*commands: str):
+    missing = [command for command in commands if not shutil.which(command)]
+    if missing:
+        raise SourceError(f"{', '.join(missing)} not found: `make test-tools` installs what the tests need")
 
 
 def _fetch(suite: Path):
