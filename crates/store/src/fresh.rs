@@ -32,13 +32,6 @@ pub(crate) struct StagingRow {
     written_through: Option<std::sync::Arc<Store>>,
 }
 
-impl StagingRow {
-    /// The commit that made the rows visible has deleted it.
-    pub(crate) fn let_be(mut self) {
-        self.written_through = None;
-    }
-}
-
 impl Drop for StagingRow {
     fn drop(&mut self) {
         if let Some(store) = self.written_through.take() {
