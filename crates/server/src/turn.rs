@@ -229,18 +229,20 @@ impl Worker {
         let mut turn = self.turn.borrow_mut();
         turn.is_open = false;
         let outcome = std::mem::take(&mut turn.outcome);
-        let held = std::mem::replace(&mut turn.held, self.store().latches().none());
         if turn.txn.is_clean() {
+            turn.held.let_go();
             outcome.settle(Ok(()));
             return;
         }
         self.server.stats.commits.add(1);
         match self.store().begin_commit(&mut turn.txn) {
             Begun::Done(result) => {
-                drop(held);
+                turn.held.let_go();
                 outcome.settle(result.map_err(|error| error.to_string()));
             }
             Begun::Pending(commit) => {
+                let none = self.store().latches().none();
+                let held = std::mem::replace(&mut turn.held, none);
                 let worker = self.clone();
                 self.unfinished.set(self.unfinished.get() + 1);
                 tokio::task::spawn_local(async move {

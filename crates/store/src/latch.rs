@@ -128,13 +128,6 @@ impl Latch {
         }
     }
 
-    fn release(&mut self, mode: Mode) {
-        match mode {
-            Mode::Shared => self.shared -= 1,
-            Mode::Exclusive => self.exclusive = false,
-        }
-    }
-
     /// Those whom the release of this mode may let in.
     fn candidates(&self, released: Mode) -> impl Iterator<Item = u64> {
         let next_exclusive = self.waiting_exclusive.first().copied();
@@ -180,9 +173,18 @@ pub struct Latches {
 /// Latches that are held; dropping it lets go of them.
 pub struct Held {
     latches: Latches,
-    /// Sorted by name; one that was adopted may be there twice, shared.
-    held: Names,
+    held: Grips,
 }
+
+/// How a latch is held.
+#[derive(Clone, Copy)]
+struct Grip {
+    mode: Mode,
+    /// One that was adopted may be held several times, shared.
+    times: u32,
+}
+
+type Grips = FxHashMap<Name, Grip>;
 
 impl Latches {
     pub fn new() -> Self {
@@ -193,7 +195,7 @@ impl Latches {
     pub fn none(&self) -> Held {
         Held {
             latches: self.clone(),
-            held: SmallVec::new(),
+            held: Grips::default(),
         }
     }
 
@@ -236,6 +238,13 @@ impl Latches {
 impl Held {
     /// Adds to what is held, if that needs no waiting; else changes nothing and says so.
     pub fn try_extend(&mut self, request: &mut Request) -> bool {
+        let is_held = |(name, mode): &(Name, Mode)| {
+            let grip = self.held.get(name);
+            grip.is_some_and(|grip| grip.mode >= *mode)
+        };
+        if request.wanted.iter().all(is_held) {
+            return true;
+        }
         request.sort();
         self.latches
             .table
@@ -245,69 +254,91 @@ impl Held {
 
     /// Takes over what another holds.
     pub fn adopt(&mut self, mut other: Held) {
-        self.held.append(&mut other.held);
-        self.held.sort_unstable();
+        for (name, grip) in other.held.drain() {
+            let own = self.held.entry(name);
+            own.and_modify(|own| own.times += grip.times)
+                .or_insert(grip);
+        }
     }
 
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
-}
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut released = vec![std::mem::take(&mut self.held)];
-        while let Some(names) = released.pop() {
-            if names.is_empty() {
-                continue;
-            }
-            let grants = self.latches.table.lock().release(&names);
-            for (waiter, held) in grants {
-                let latches = self.latches.clone();
-                // One whose future is gone gives back at once: here, and not by recursion.
-                if let Err(mut unwanted) = waiter.send(Held { latches, held }) {
-                    released.push(std::mem::take(&mut unwanted.held));
+    /// How many latches are held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Lets go of everything; to be extended again.
+    pub fn let_go(&mut self) {
+        let mut unwanted: Vec<Held> = Vec::new();
+        let mut released = std::mem::take(&mut self.held);
+        loop {
+            if !released.is_empty() {
+                let grants = self.latches.table.lock().release(&released);
+                for (waiter, names) in grants {
+                    let held = names.into_iter().map(|(name, mode)| {
+                        let grip = Grip { mode, times: 1 };
+                        (name, grip)
+                    });
+                    let held = Held {
+                        latches: self.latches.clone(),
+                        held: held.collect(),
+                    };
+                    // One whose future is gone gives back at once: here, and not by recursion.
+                    unwanted.extend(waiter.send(held).err());
                 }
+            }
+            released.clear();
+            // Keeps the room for the next time.
+            if self.held.capacity() < released.capacity() {
+                self.held = std::mem::take(&mut released);
+            }
+            match unwanted.pop() {
+                Some(mut held) => released = std::mem::take(&mut held.held),
+                None => break,
             }
         }
     }
 }
 
-/// What of a sorted list has this name.
-fn find(names: &Names, name: Name) -> Result<usize, usize> {
-    names.binary_search_by_key(&name, |(held, _)| *held)
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.let_go();
+    }
 }
 
 impl Table {
-    fn try_extend(&mut self, held: &mut Names, request: &Request) -> bool {
+    fn try_extend(&mut self, held: &mut Grips, request: &Request) -> bool {
         let admits = |&(name, mode): &(Name, Mode)| {
             let latch = self.latches.get(&name);
-            match (find(held, name), latch) {
-                (Ok(at), _) if held[at].1 >= mode => true,
+            match (held.get(&name), latch) {
+                (Some(grip), _) if grip.mode >= mode => true,
                 // An upgrade: possible for the only holder, if nobody has been waiting longer.
-                (Ok(_), Some(latch)) => {
-                    latch.shared == 1 && !latch.is_awaited_before(u64::MAX, mode)
+                (Some(grip), Some(latch)) => {
+                    latch.shared == grip.times && !latch.is_awaited_before(u64::MAX, mode)
                 }
                 (_, None) => true,
-                (Err(_), Some(latch)) => latch.admits(u64::MAX, mode),
+                (None, Some(latch)) => latch.admits(u64::MAX, mode),
             }
         };
         if !request.wanted.iter().all(admits) {
             return false;
         }
         for &(name, mode) in &request.wanted {
-            match find(held, name) {
-                Ok(at) if held[at].1 >= mode => {}
-                Ok(at) => {
+            match held.entry(name) {
+                MapEntry::Occupied(grip) if grip.get().mode >= mode => {}
+                MapEntry::Occupied(mut grip) => {
                     if let Some(latch) = self.latches.get_mut(&name) {
-                        latch.release(held[at].1);
+                        latch.shared -= grip.get().times;
                         latch.take(mode);
                     }
-                    held[at].1 = mode;
+                    *grip.get_mut() = Grip { mode, times: 1 };
                 }
-                Err(at) => {
+                MapEntry::Vacant(grip) => {
                     self.latches.entry(name).or_default().take(mode);
-                    held.insert(at, (name, mode));
+                    grip.insert(Grip { mode, times: 1 });
                 }
             }
         }
@@ -315,11 +346,14 @@ impl Table {
     }
 
     /// Lets go, and returns those whose turn has come.
-    fn release(&mut self, held: &Names) -> Vec<(oneshot::Sender<Held>, Names)> {
+    fn release(&mut self, held: &Grips) -> Vec<(oneshot::Sender<Held>, Names)> {
         let mut candidates = Vec::new();
-        for &(name, mode) in held {
+        for (&name, &Grip { mode, times }) in held {
             if let MapEntry::Occupied(mut entry) = self.latches.entry(name) {
-                entry.get_mut().release(mode);
+                match mode {
+                    Mode::Shared => entry.get_mut().shared -= times,
+                    Mode::Exclusive => entry.get_mut().exclusive = false,
+                }
                 candidates.extend(entry.get().candidates(mode));
                 if entry.get().is_idle() {
                     entry.remove();
