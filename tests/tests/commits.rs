@@ -161,7 +161,17 @@ fn assert_holds_exactly(client: &mut Client, acknowledged: &[bool]) {
 
 #[test]
 fn a_commit_that_fails_is_answered_with_errors_and_later_ones_succeed() {
-    let Some(mut cramped) = Cramped::start("everysec") else {
+    fills_up_and_recovers("everysec");
+}
+
+/// A record that does not fit is cut off the journal again: nothing of it was synced.
+#[test]
+fn so_is_one_that_would_have_been_synced() {
+    fills_up_and_recovers("always");
+}
+
+fn fills_up_and_recovers(sync: &'static str) {
+    let Some(mut cramped) = Cramped::start(sync) else {
         return;
     };
     let mut client = cramped.server.client();
@@ -193,10 +203,12 @@ fn a_commit_that_fails_is_answered_with_errors_and_later_ones_succeed() {
         ])
         .expect("a reply to each command");
     assert_eq!(replies[0], first);
-    assert!(says_disk_full(&replies[1]), "{replies:?}");
+    // There may be room for a small one.
+    let is_small_there = replies[1] == Value::ok();
+    assert!(is_small_there || says_disk_full(&replies[1]), "{replies:?}");
     assert_eq!(replies[2], Value::Simple(b"PONG".to_vec()));
     assert!(says_disk_full(&replies[3]));
-    assert_eq!(replies[4..], [first, Value::Int(0)]);
+    assert_eq!(replies[4..], [first, Value::Int(is_small_there.into())]);
 
     // The log is to be synced every second, and cannot be: that is no reason to end.
     thread::sleep(Duration::from_millis(1500));
@@ -214,46 +226,4 @@ fn a_commit_that_fails_is_answered_with_errors_and_later_ones_succeed() {
     acknowledged.extend(more);
     cramped.server.restart();
     assert_holds_exactly(&mut cramped.server.client(), &acknowledged);
-}
-
-/// With `--sync always` nobody can tell what of a failed write is on the disk: the server says so and
-/// ends, and what it acknowledged is there when it comes back.
-#[test]
-fn a_synced_commit_that_fails_ends_the_server() {
-    let Some(mut cramped) = Cramped::start("always") else {
-        return;
-    };
-    let mut client = cramped.server.client();
-    let mut acknowledged = 0;
-    'filling: loop {
-        assert!(acknowledged < 20_000, "the disk does not fill up");
-        for command in round(acknowledged) {
-            client.send(&command);
-        }
-        for _ in 0..ROUND {
-            let Ok(reply) = client.try_receive() else {
-                break 'filling;
-            };
-            assert_eq!(reply, Value::ok(), "no reply to a write that failed");
-            acknowledged += 1;
-            for _ in 0..2 {
-                if client.try_receive().is_err() {
-                    break 'filling;
-                }
-            }
-        }
-    }
-    println!("ended after {acknowledged} writes");
-    assert!(acknowledged > 0);
-    let log = cramped.server.log();
-    assert!(log.contains("could not be written"), "{log}");
-    cramped.server.kill9();
-    fs::remove_file(&cramped.ballast).expect("the ballast is there");
-    cramped.server.start();
-    let mut client = cramped.server.client();
-    for number in 0..acknowledged {
-        let length = client.line(&format!("STRLEN {}", key(number)));
-        assert_eq!(length, Value::Int(VALUE_LEN as i64), "{}", key(number));
-    }
-    assert_eq!(client.line("SET again yes"), Value::ok());
 }
