@@ -157,7 +157,8 @@ pub struct Statistics {
     pub memtable_bytes: u64,
     /// Rows that are committed and not in RocksDB yet.
     pub young_bytes: u64,
-    pub row_cache_bytes: u64,
+    /// Those, and hot ones that are.
+    pub rows_in_memory_bytes: u64,
     pub block_cache_bytes: u64,
     pub block_cache_capacity: u64,
     pub table_reader_bytes: u64,
@@ -635,7 +636,7 @@ impl Engine {
             live_data_bytes: sum("rocksdb.estimate-live-data-size"),
             memtable_bytes: self.write_buffers.get_usage() as u64,
             young_bytes: self.young.bytes() as u64,
-            row_cache_bytes: self.young.bytes_in_all() as u64,
+            rows_in_memory_bytes: self.young.bytes_in_all() as u64,
             block_cache_bytes: self.cache.get_usage() as u64,
             block_cache_capacity: self.cache.get_capacity() as u64,
             table_reader_bytes: sum("rocksdb.estimate-table-readers-mem"),

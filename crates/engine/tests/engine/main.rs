@@ -6,6 +6,7 @@
 mod commits;
 mod damage;
 mod filters;
+mod journal;
 mod opening;
 mod ranges;
 mod rows;

@@ -15,6 +15,11 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
     report.field("storage_live_data_bytes", statistics.live_data_bytes);
     report.field("storage_estimated_keys", statistics.estimated_keys);
     report.field("storage_memtable_bytes", statistics.memtable_bytes);
+    report.field("storage_young_bytes", statistics.young_bytes);
+    report.field(
+        "storage_rows_in_memory_bytes",
+        statistics.rows_in_memory_bytes,
+    );
     report.field("storage_block_cache_bytes", statistics.block_cache_bytes);
     report.field(
         "storage_block_cache_capacity",
