@@ -362,14 +362,14 @@ impl Engine {
 
     /// Walks the rows in `[lower, upper)`; an empty `upper` is no bound. With a batch, its changes are
     /// shown as if they were stored.
-    pub fn rows<'b>(
+    pub fn rows(
         &self,
-        batch: Option<&'b Batch>,
+        batch: Option<&Batch>,
         family: Family,
         lower: &[u8],
         upper: &[u8],
         direction: Direction,
-    ) -> Rows<'b> {
+    ) -> Rows {
         self.rows_with(
             ReadOptions::default(),
             batch,
@@ -381,22 +381,22 @@ impl Engine {
     }
 
     /// The same for background work, which must not push out of the cache what clients ask for.
-    pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows<'static> {
+    pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
         options.set_auto_readahead_size(true);
         self.rows_with(options, None, family, lower, upper, Direction::Forward)
     }
 
-    fn rows_with<'b>(
+    fn rows_with(
         &self,
         mut options: ReadOptions,
-        batch: Option<&'b Batch>,
+        batch: Option<&Batch>,
         family: Family,
         lower: &[u8],
         upper: &[u8],
         direction: Direction,
-    ) -> Rows<'b> {
+    ) -> Rows {
         options.set_iterate_lower_bound(lower);
         if !upper.is_empty() {
             options.set_iterate_upper_bound(upper);

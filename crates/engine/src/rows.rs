@@ -4,7 +4,6 @@
 //! over a million rows allocates nothing. RocksDB pins the files and memtables an iterator was opened
 //! on, and the changes on top are shared, so a walk shows one moment in time however long it lasts.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rust_rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
@@ -105,7 +104,7 @@ enum Cursor {
     Pending(usize),
 }
 
-pub struct Rows<'b> {
+pub struct Rows {
     stored: OwnedIterator,
     overlay: Overlay,
     lower: Box<[u8]>,
@@ -113,10 +112,9 @@ pub struct Rows<'b> {
     /// The stored side stands on a row that was already given out.
     stored_is_spent: bool,
     positioned: bool,
-    lifetime: PhantomData<&'b ()>,
 }
 
-impl<'b> Rows<'b> {
+impl Rows {
     pub(crate) fn new(stored: OwnedIterator, overlay: Overlay, lower: Box<[u8]>) -> Self {
         Rows {
             stored,
@@ -125,26 +123,7 @@ impl<'b> Rows<'b> {
             lower,
             stored_is_spent: false,
             positioned: false,
-            lifetime: PhantomData,
         }
-    }
-
-    /// Whether a pending batch has a part in this walk, so that it cannot outlive its transaction.
-    pub fn has_pending(&self) -> bool {
-        false
-    }
-
-    /// The same walk, free of the transaction, if no pending batch has a part in it.
-    pub fn into_stored(self) -> Option<Rows<'static>> {
-        Some(Rows {
-            stored: self.stored,
-            overlay: self.overlay,
-            lower: self.lower,
-            direction: self.direction,
-            stored_is_spent: self.stored_is_spent,
-            positioned: self.positioned,
-            lifetime: PhantomData,
-        })
     }
 
     /// Moves so that `next` gives the first row at or after `key` (at or before it, walking backward).

@@ -28,5 +28,5 @@ pub use args::Args;
 pub use decode::{DecodeError, Value, decode};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parsed, Parser};
-pub use reply::{Detached, Progress, Reply, ReplyStream, StreamError};
+pub use reply::{Progress, Reply, ReplyStream, StreamError};
 pub use writer::{Protocol, Writer};

@@ -12,7 +12,7 @@ use crate::error::ProtocolError;
 use crate::writer::{Protocol, Writer};
 
 #[derive(Debug, PartialEq)]
-pub enum Reply<'t> {
+pub enum Reply {
     Ok,
     Simple(&'static str),
     /// A simple string made at run time: a script's status reply.
@@ -27,32 +27,22 @@ pub enum Reply<'t> {
     Bool(bool),
     Null,
     NullArray,
-    Array(Vec<Reply<'t>>),
-    Map(Vec<(Reply<'t>, Reply<'t>)>),
-    Set(Vec<Reply<'t>>),
-    Push(Vec<Reply<'t>>),
+    Array(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    Set(Vec<Reply>),
+    Push(Vec<Reply>),
     Verbatim(&'static str, Vec<u8>),
     BigNumber(Vec<u8>),
     /// A reply with attributes ahead of it, which RESP2 clients do not get to see.
-    Attributed(Vec<(Reply<'t>, Reply<'t>)>, Box<Reply<'t>>),
-    /// May borrow from the transaction that it shows.
-    Stream(Box<dyn ReplyStream + 't>),
+    Attributed(Vec<(Reply, Reply)>, Box<Reply>),
+    Stream(Box<dyn ReplyStream>),
 }
 
-/// What comes of [`ReplyStream::detach`].
-pub type Detached<'s> = Result<Box<dyn ReplyStream>, Box<dyn ReplyStream + 's>>;
-
 /// A reply written piece by piece, straight from where its rows lie, so that it never stands in memory
-/// as a whole.
+/// as a whole. It outlives the command that it answers, and holds all that it needs.
 pub trait ReplyStream: Send {
     /// Goes on writing where it stopped, until `out.len() >= limit` or there is no more.
     fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError>;
-
-    /// The same, free of the transaction it came from, so that it may outlive it; itself, if it shows
-    /// changes that only the transaction knows.
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +74,7 @@ impl Error for StreamError {
     }
 }
 
-impl<'t> fmt::Debug for dyn ReplyStream + 't {
+impl fmt::Debug for dyn ReplyStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ReplyStream")
     }
@@ -92,18 +82,18 @@ impl<'t> fmt::Debug for dyn ReplyStream + 't {
 
 /// What a stream will say is known only by draining it, so no two are equal; the comparison is here for
 /// the sake of all other replies.
-impl<'t> PartialEq for dyn ReplyStream + 't {
+impl PartialEq for dyn ReplyStream {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl<'t> Reply<'t> {
-    pub fn error(text: impl Into<Vec<u8>>) -> Reply<'t> {
+impl Reply {
+    pub fn error(text: impl Into<Vec<u8>>) -> Reply {
         Reply::Error(text.into())
     }
 
-    pub fn bulk(bytes: impl Into<Vec<u8>>) -> Reply<'t> {
+    pub fn bulk(bytes: impl Into<Vec<u8>>) -> Reply {
         Reply::Bulk(bytes.into())
     }
 
@@ -159,14 +149,11 @@ impl<'t> Reply<'t> {
     }
 }
 
-fn write_all(items: Vec<Reply<'_>>, out: &mut Writer<'_>) -> Result<(), StreamError> {
+fn write_all(items: Vec<Reply>, out: &mut Writer<'_>) -> Result<(), StreamError> {
     items.into_iter().try_for_each(|item| item.write(out))
 }
 
-fn write_pairs(
-    pairs: Vec<(Reply<'_>, Reply<'_>)>,
-    out: &mut Writer<'_>,
-) -> Result<(), StreamError> {
+fn write_pairs(pairs: Vec<(Reply, Reply)>, out: &mut Writer<'_>) -> Result<(), StreamError> {
     for (key, value) in pairs {
         key.write(out)?;
         value.write(out)?;
@@ -177,63 +164,63 @@ fn write_pairs(
 // There is no `From<bool>` on purpose: commands that answer yes or no (EXISTS, SISMEMBER) answer with an
 // integer, in RESP3 too.
 
-impl<'t> From<i64> for Reply<'t> {
-    fn from(value: i64) -> Reply<'t> {
+impl From<i64> for Reply {
+    fn from(value: i64) -> Reply {
         Reply::Int(value)
     }
 }
 
-impl<'t> From<u64> for Reply<'t> {
-    fn from(value: u64) -> Reply<'t> {
+impl From<u64> for Reply {
+    fn from(value: u64) -> Reply {
         Reply::Int(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
 
-impl<'t> From<usize> for Reply<'t> {
-    fn from(value: usize) -> Reply<'t> {
+impl From<usize> for Reply {
+    fn from(value: usize) -> Reply {
         Reply::Int(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
 
-impl<'t> From<f64> for Reply<'t> {
-    fn from(value: f64) -> Reply<'t> {
+impl From<f64> for Reply {
+    fn from(value: f64) -> Reply {
         Reply::Double(value)
     }
 }
 
-impl<'t> From<Vec<u8>> for Reply<'t> {
-    fn from(bytes: Vec<u8>) -> Reply<'t> {
+impl From<Vec<u8>> for Reply {
+    fn from(bytes: Vec<u8>) -> Reply {
         Reply::Bulk(bytes)
     }
 }
 
-impl<'t> From<&[u8]> for Reply<'t> {
-    fn from(bytes: &[u8]) -> Reply<'t> {
+impl From<&[u8]> for Reply {
+    fn from(bytes: &[u8]) -> Reply {
         Reply::Bulk(bytes.to_vec())
     }
 }
 
-impl<'t> From<&'static str> for Reply<'t> {
-    fn from(text: &'static str) -> Reply<'t> {
+impl From<&'static str> for Reply {
+    fn from(text: &'static str) -> Reply {
         Reply::Static(text)
     }
 }
 
 /// A value that may be missing: GET, HGET, ZSCORE.
-impl<'t, T: Into<Reply<'t>>> From<Option<T>> for Reply<'t> {
-    fn from(value: Option<T>) -> Reply<'t> {
+impl<T: Into<Reply>> From<Option<T>> for Reply {
+    fn from(value: Option<T>) -> Reply {
         value.map_or(Reply::Null, Into::into)
     }
 }
 
-impl<'t, T: Into<Reply<'t>>> FromIterator<T> for Reply<'t> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Reply<'t> {
+impl<T: Into<Reply>> FromIterator<T> for Reply {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Reply {
         Reply::Array(items.into_iter().map(Into::into).collect())
     }
 }
 
-impl<'t> From<ProtocolError> for Reply<'t> {
-    fn from(error: ProtocolError) -> Reply<'t> {
+impl From<ProtocolError> for Reply {
+    fn from(error: ProtocolError) -> Reply {
         Reply::Error([b"ERR ", &*error.text()].concat())
     }
 }
@@ -274,16 +261,9 @@ mod tests {
             }
             Ok(Progress::Done)
         }
-
-        fn detach<'s>(self: Box<Self>) -> Detached<'s>
-        where
-            Self: 's,
-        {
-            Ok(self)
-        }
     }
 
-    fn resp2(reply: Reply<'_>) -> String {
+    fn resp2(reply: Reply) -> String {
         let bytes = reply.to_bytes(Protocol::Resp2).unwrap();
         bytes.escape_ascii().to_string()
     }

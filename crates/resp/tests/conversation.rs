@@ -148,7 +148,7 @@ fn little_server(input: &[u8], piece: usize, limits: Limits) -> Vec<u8> {
     out
 }
 
-fn respond(request: &[&[u8]]) -> Option<Reply<'static>> {
+fn respond(request: &[&[u8]]) -> Option<Reply> {
     match request {
         [] => None,
         [b"PING"] => Some(Reply::Simple("PONG")),

@@ -14,7 +14,7 @@ use proptest::strategy::LazyJust;
 #[path = "../fuzz/checks.rs"]
 mod checks;
 
-type Reply = cairn_resp::Reply<'static>;
+type Reply = cairn_resp::Reply;
 
 /// Bytes that look like requests far more often than chance would have it.
 fn requestlike() -> impl Strategy<Value = Vec<u8>> {

@@ -347,7 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.reply_start = self.output.len();
     }
 
-    fn write_reply(&mut self, reply: Reply<'_>) -> Result<(), Gone> {
+    fn write_reply(&mut self, reply: Reply) -> Result<(), Gone> {
         reply
             .write(&mut Writer::new(&mut self.output, self.session.protocol))
             .map_err(|_| Gone)
@@ -529,7 +529,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.stream_rest(rest).await;
                 }
                 Step::TooLong => {
-                    self.output.truncate(before);
                     self.leave_turn().await;
                     return self.run_long(call).await;
                 }
@@ -604,7 +603,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-fn error_reply(error: Error) -> Reply<'static> {
+fn error_reply(error: Error) -> Reply {
     Reply::error(turn::error_text(&error))
 }
 

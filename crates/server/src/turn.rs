@@ -72,13 +72,12 @@ impl Outcome {
 pub enum Step {
     /// Its reply is in the buffer, to be sent after the turn's commit if there is an outcome to wait for.
     Done,
-    /// The reply's first part is in the buffer; the rest follows.
+    /// The reply's first part is in the buffer; the rest follows. Either may show changes of this turn, and
+    /// is not to be sent before the turn is committed.
     Streaming(Box<dyn ReplyStream>),
     /// It needs these latches and has not run.
     NeedsLatches(Request),
-    /// It has been undone and needs a thread of its own: there is much to do, or the reply is long and
-    /// shows changes of this turn, which must be committed first. What was written of the reply must be
-    /// cut off again.
+    /// It has been undone and needs a thread of its own: there is much to do.
     TooLong,
     /// The reply broke off: the connection cannot go on.
     Broken(StreamError),
@@ -256,7 +255,7 @@ impl Worker {
     }
 }
 
-fn finish(call: &Call<'_>, result: Result<Reply<'_>>, out: &mut Vec<u8>) -> Step {
+fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
     let mut writer = Writer::new(out, call.protocol);
     match result {
         Ok(Reply::Stream(stream)) => write_stream(stream, &mut writer),
@@ -272,14 +271,11 @@ fn finish(call: &Call<'_>, result: Result<Reply<'_>>, out: &mut Vec<u8>) -> Step
     }
 }
 
-fn write_stream<'t>(mut stream: Box<dyn ReplyStream + 't>, writer: &mut Writer<'_>) -> Step {
+fn write_stream(mut stream: Box<dyn ReplyStream>, writer: &mut Writer<'_>) -> Step {
     let limit = writer.len() + STREAM_AFTER;
     match stream.write(writer, limit) {
         Ok(Progress::Done) => Step::Done,
-        Ok(Progress::More) => match stream.detach() {
-            Ok(rest) => Step::Streaming(rest),
-            Err(_) => Step::TooLong,
-        },
+        Ok(Progress::More) => Step::Streaming(stream),
         Err(error) => Step::Broken(error),
     }
 }

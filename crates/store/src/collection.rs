@@ -129,7 +129,7 @@ impl Collection {
     }
 
     /// Every element's row, in the order of the sub-keys.
-    pub fn rows<'t>(&self, txn: &'t ReadTxn, direction: Direction) -> Rows<'t> {
+    pub fn rows(&self, txn: &ReadTxn, direction: Direction) -> Rows {
         let (lower, upper) = self.range();
         txn.rows(Family::Data, &lower, &upper, direction)
     }

@@ -110,7 +110,7 @@ pub fn count_keys(txn: &ReadTxn) -> Result<KeyCount> {
 }
 
 /// Counts as long as a client may wait; `None` if that is not enough.
-fn count_in_time(txn: &ReadTxn, mut walk: Walk<'_>) -> Result<Option<KeyCount>> {
+fn count_in_time(txn: &ReadTxn, mut walk: Walk) -> Result<Option<KeyCount>> {
     let started = Instant::now();
     let (mut total, mut seen) = (KeyCount::default(), 0_u32);
     while let Some(met) = walk.next()? {

@@ -100,7 +100,7 @@ impl Hash {
     }
 
     /// All fields in byte order; [`Hash::field_of`] reads a row's key.
-    pub fn rows<'t>(&self, txn: &'t ReadTxn) -> Rows<'t> {
+    pub fn rows(&self, txn: &ReadTxn) -> Rows {
         self.0.rows(txn, Direction::Forward)
     }
 
@@ -109,7 +109,7 @@ impl Hash {
     }
 
     /// The values of several fields, to be read one after the other.
-    pub fn values<'t>(&self, txn: &'t ReadTxn, fields: &[&[u8]]) -> Values<'t> {
+    pub fn values(&self, txn: &ReadTxn, fields: &[&[u8]]) -> Values {
         let row_keys: Vec<Vec<u8>> = fields.iter().map(|field| self.0.row_key(field)).collect();
         Values {
             rows: self.rows(txn),
@@ -125,12 +125,12 @@ impl Hash {
 
 /// The values of some fields as they were when this was opened: a walk that jumps from one to the next,
 /// and needs neither the transaction nor room for more than one of them.
-pub struct Values<'t> {
-    rows: Rows<'t>,
+pub struct Values {
+    rows: Rows,
     row_keys: std::vec::IntoIter<Vec<u8>>,
 }
 
-impl Values<'_> {
+impl Values {
     /// How many fields are left.
     pub fn len(&self) -> usize {
         self.row_keys.len()
@@ -151,17 +151,5 @@ impl Values<'_> {
             Some((row_key, value)) if row_key == wanted => Some(value),
             _ => None,
         }))
-    }
-
-    pub fn has_pending(&self) -> bool {
-        self.rows.has_pending()
-    }
-
-    /// The same, free of the transaction, if it has no changes that this must show.
-    pub fn into_stored(self) -> Option<Values<'static>> {
-        Some(Values {
-            rows: self.rows.into_stored()?,
-            row_keys: self.row_keys,
-        })
     }
 }

@@ -117,7 +117,7 @@ pub fn inspect_stored(
 /// Where the rows are read: in a transaction, or in the engine alone.
 trait RowSource {
     fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>>;
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows<'_>;
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows;
     /// See [`ReadTxn::step`].
     fn step(&self) -> Result<()>;
 }
@@ -127,7 +127,7 @@ impl RowSource for ReadTxn {
         self.row(family, key)
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows<'_> {
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         self.rows(family, lower, upper, Direction::Forward)
     }
 
@@ -141,7 +141,7 @@ impl RowSource for Engine {
         Ok(self.get(family, key)?.map(Row::Stored))
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows<'_> {
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         self.rows(None, family, lower, upper, Direction::Forward)
     }
 

@@ -38,25 +38,25 @@ impl Met<'_> {
 }
 
 /// A walk over the keys of one database; expired ones included.
-pub struct Walk<'t> {
-    metadata: Rows<'t>,
-    legacy: Option<LegacyRows<'t>>,
+pub struct Walk {
+    metadata: Rows,
+    legacy: Option<LegacyRows>,
     /// The key last met, as its metadata row.
     current: Vec<u8>,
     /// A metadata row that was read but comes after the next legacy row.
     ahead: Option<(Vec<u8>, Type, u64)>,
 }
 
-impl<'t> Walk<'t> {
+impl Walk {
     /// Over all keys of the selected database.
-    pub fn whole(txn: &'t ReadTxn) -> Walk<'t> {
+    pub fn whole(txn: &ReadTxn) -> Walk {
         let mut from = Vec::new();
         row::index_prefix(&mut from, txn.index());
         Walk::open(txn, &from)
     }
 
     /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
-    pub fn open(txn: &'t ReadTxn, from: &[u8]) -> Walk<'t> {
+    pub fn open(txn: &ReadTxn, from: &[u8]) -> Walk {
         let mut upper = Vec::new();
         row::index_prefix(&mut upper, txn.index() + 1);
         // The old form is opened first: a key that is moved meanwhile is then met twice, and not missed.
@@ -73,7 +73,7 @@ impl<'t> Walk<'t> {
     }
 
     /// The same from a slot on, for background work: no transaction, and the cache is left alone.
-    pub(crate) fn in_background(store: &Store, index: u64, slot: u16) -> Walk<'static> {
+    pub(crate) fn in_background(store: &Store, index: u64, slot: u16) -> Walk {
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         row::slot_prefix(&mut lower, index, slot);
         row::index_prefix(&mut upper, index + 1);
@@ -98,30 +98,6 @@ impl<'t> Walk<'t> {
             legacy.current = None;
             legacy.is_drained = false;
         }
-    }
-
-    /// Whether changes of the transaction have a part in this walk, so that it cannot outlive it.
-    pub fn has_pending(&self) -> bool {
-        let legacy = self.legacy.as_ref();
-        self.metadata.has_pending() || legacy.is_some_and(|legacy| legacy.rows.has_pending())
-    }
-
-    /// The same walk, free of the transaction, if it has no pending changes.
-    pub fn into_stored(self) -> Option<Walk<'static>> {
-        let legacy = match self.legacy {
-            None => None,
-            Some(legacy) => Some(LegacyRows {
-                rows: legacy.rows.into_stored()?,
-                current: legacy.current,
-                is_drained: legacy.is_drained,
-            }),
-        };
-        Some(Walk {
-            metadata: self.metadata.into_stored()?,
-            legacy,
-            current: self.current,
-            ahead: self.ahead,
-        })
     }
 
     /// The next key.
@@ -184,15 +160,15 @@ impl<'t> Walk<'t> {
 }
 
 /// The old-format strings of a range, found by skipping from key to key.
-struct LegacyRows<'t> {
-    rows: Rows<'t>,
+struct LegacyRows {
+    rows: Rows,
     /// Metadata key and expiry of the string under the cursor.
     current: Option<(Vec<u8>, u64)>,
     is_drained: bool,
 }
 
-impl<'t> LegacyRows<'t> {
-    fn new(rows: Rows<'t>) -> Self {
+impl LegacyRows {
+    fn new(rows: Rows) -> Self {
         LegacyRows {
             rows,
             current: None,

@@ -159,12 +159,7 @@ impl List {
     }
 
     /// Walks the rows at these positions; their values are the elements.
-    pub fn rows<'t>(
-        &self,
-        txn: &'t ReadTxn,
-        positions: Range<u64>,
-        direction: Direction,
-    ) -> Rows<'t> {
+    pub fn rows(&self, txn: &ReadTxn, positions: Range<u64>, direction: Direction) -> Rows {
         let lower = self.row_key(self.head + positions.start);
         let upper = self.row_key(self.head + positions.end);
         txn.rows(Family::Data, &lower, &upper, direction)

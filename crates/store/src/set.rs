@@ -76,7 +76,7 @@ impl Set {
     }
 
     /// All members in byte order; [`Set::member_of`] reads a row's key.
-    pub fn rows<'t>(&self, txn: &'t ReadTxn) -> Rows<'t> {
+    pub fn rows(&self, txn: &ReadTxn) -> Rows {
         self.0.rows(txn, Direction::Forward)
     }
 
@@ -140,7 +140,7 @@ struct Written {
 }
 
 impl Written {
-    fn write(txn: &WriteTxn, key: &Key, mut members: Selection<'_>) -> Result<Written> {
+    fn write(txn: &WriteTxn, key: &Key, mut members: Selection) -> Result<Written> {
         let version = txn.next_version();
         let mut rows = Fresh::new(key, version);
         let mut size = 0;

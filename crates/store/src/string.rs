@@ -89,12 +89,12 @@ impl<'t> Str<'t> {
     }
 
     /// The value piece by piece; for a value that is not inline.
-    pub fn chunks(&self, txn: &'t ReadTxn) -> Option<Chunks<'t>> {
+    pub fn chunks(&self, txn: &ReadTxn) -> Option<Chunks> {
         self.section(txn, 0..self.len())
     }
 
     /// The same for a part of it, which must lie inside the value.
-    pub fn section(&self, txn: &'t ReadTxn, range: Range<u64>) -> Option<Chunks<'t>> {
+    pub fn section(&self, txn: &ReadTxn, range: Range<u64>) -> Option<Chunks> {
         let Shape::Chunked { version, .. } = self.found.shape else {
             return None;
         };

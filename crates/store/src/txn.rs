@@ -271,13 +271,7 @@ impl ReadTxn {
     }
 
     /// Walks the rows in `[lower, upper)`, changes of this transaction included.
-    pub fn rows(
-        &self,
-        family: Family,
-        lower: &[u8],
-        upper: &[u8],
-        direction: Direction,
-    ) -> Rows<'_> {
+    pub fn rows(&self, family: Family, lower: &[u8], upper: &[u8], direction: Direction) -> Rows {
         let engine = self.store.engine();
         engine.rows(Some(&self.batch), family, lower, upper, direction)
     }

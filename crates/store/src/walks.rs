@@ -12,7 +12,7 @@ use cairn_engine::{Direction, Family, Rows};
 use parking_lot::Mutex;
 
 use crate::collection::Collection;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::txn::ReadTxn;
 
 /// How many walks have an iterator of their own.
@@ -26,14 +26,14 @@ pub(crate) struct Walks<'t> {
 
 /// The one iterator of many walks.
 pub(crate) struct Shared {
-    rows: Rows<'static>,
+    rows: Rows,
     /// Where it stands: the first row at or after this comes next.
     place: Vec<u8>,
 }
 
 impl<'t> Walks<'t> {
     /// For so many collections of the selected database.
-    pub(crate) fn new(txn: &'t ReadTxn, count: usize) -> Result<Self> {
+    pub(crate) fn new(txn: &'t ReadTxn, count: usize) -> Self {
         Self::sharing_beyond(txn, count, OWN)
     }
 
@@ -41,30 +41,23 @@ impl<'t> Walks<'t> {
         Walks { txn, shared: None }
     }
 
-    fn sharing_beyond(txn: &'t ReadTxn, count: usize, own: usize) -> Result<Self> {
+    fn sharing_beyond(txn: &'t ReadTxn, count: usize, own: usize) -> Self {
         if count <= own {
-            return Ok(Self::of_few(txn));
+            return Self::of_few(txn);
         }
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         row::index_prefix(&mut lower, txn.index());
         row::index_prefix(&mut upper, txn.index() + 1);
-        let rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward);
-        // A walk that shows changes of its transaction borrows from it, and cannot be shared by walks that
-        // may outlive it: those changes are committed first.
-        match rows.into_stored() {
-            Some(rows) => {
-                let place = Vec::new();
-                let shared = Arc::new(Mutex::new(Shared { rows, place }));
-                let shared = Some(shared);
-                Ok(Walks { txn, shared })
-            }
-            None if txn.is_patient() => Ok(Self::of_few(txn)),
-            None => Err(Error::TooLong),
-        }
+        let shared = Shared {
+            rows: txn.rows(Family::Data, &lower, &upper, Direction::Forward),
+            place: Vec::new(),
+        };
+        let shared = Some(Arc::new(Mutex::new(shared)));
+        Walks { txn, shared }
     }
 
     /// Over the elements of a collection, in the order of their sub-keys.
-    pub(crate) fn open(&self, collection: &Collection) -> ElementRows<'t> {
+    pub(crate) fn open(&self, collection: &Collection) -> ElementRows {
         match &self.shared {
             None => ElementRows::Own(collection.rows(self.txn, Direction::Forward)),
             Some(shared) => {
@@ -81,8 +74,8 @@ impl<'t> Walks<'t> {
 }
 
 /// The rows of one collection among many.
-pub(crate) enum ElementRows<'t> {
-    Own(Rows<'t>),
+pub(crate) enum ElementRows {
+    Own(Rows),
     Shared {
         shared: Arc<Mutex<Shared>>,
         lower: Vec<u8>,
@@ -92,7 +85,7 @@ pub(crate) enum ElementRows<'t> {
     },
 }
 
-impl ElementRows<'_> {
+impl ElementRows {
     /// Reads the next row, key and value.
     pub(crate) fn read_next<T>(
         &mut self,
@@ -145,32 +138,6 @@ impl ElementRows<'_> {
             ElementRows::Shared { lower, next, .. } => next.clone_from(lower),
         }
     }
-
-    /// Whether it shows pending changes, so that it cannot outlive its transaction.
-    pub(crate) fn has_pending(&self) -> bool {
-        match self {
-            ElementRows::Own(rows) => rows.has_pending(),
-            ElementRows::Shared { .. } => false,
-        }
-    }
-
-    /// The same, free of the transaction, if it shows no pending changes.
-    pub(crate) fn into_stored(self) -> Option<ElementRows<'static>> {
-        Some(match self {
-            ElementRows::Own(rows) => ElementRows::Own(rows.into_stored()?),
-            ElementRows::Shared {
-                shared,
-                lower,
-                upper,
-                next,
-            } => ElementRows::Shared {
-                shared,
-                lower,
-                upper,
-                next,
-            },
-        })
-    }
 }
 
 #[cfg(test)]
@@ -206,7 +173,7 @@ mod tests {
         }
         store.commit_blocking(&mut txn).unwrap();
         for own in [0, 2] {
-            let walks = Walks::sharing_beyond(&txn, 2, own).unwrap();
+            let walks = Walks::sharing_beyond(&txn, 2, own);
             let sets = [b"one".as_slice(), b"other"]
                 .map(|name| Collection::open(&txn, name, CollectionKind::Set).unwrap());
             let mut rows = sets.each_ref().map(|set| walks.open(set));

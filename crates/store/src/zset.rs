@@ -128,7 +128,7 @@ impl Zset {
     }
 
     /// The score rows of a span; [`Zset::score_rows`] reads their keys.
-    pub fn rows<'t>(&self, txn: &'t ReadTxn, span: &Span, direction: Direction) -> Rows<'t> {
+    pub fn rows(&self, txn: &ReadTxn, span: &Span, direction: Direction) -> Rows {
         txn.rows(Family::ZsetScore, &span.lower, &span.upper, direction)
     }
 

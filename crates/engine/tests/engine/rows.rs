@@ -225,7 +225,7 @@ fn a_walk_shows_one_moment_however_long_it_lasts() {
     assert_eq!(rows.next().unwrap(), None);
 }
 
-fn walk<'b>(engine: &Engine, batch: &'b Batch) -> Rows<'b> {
+fn walk(engine: &Engine, batch: &Batch) -> Rows {
     engine.rows(Some(batch), FAMILY, &[], &[], Direction::Forward)
 }
 
@@ -236,7 +236,7 @@ fn a_walk_outlives_the_batch_that_it_shows() {
     commit(&engine, |batch| batch.put(FAMILY, b"k", *b"v"));
     let mut batch = Batch::new();
     batch.put(FAMILY, b"l", *b"w");
-    let mut free = walk(&engine, &batch).into_stored().unwrap();
+    let mut free = walk(&engine, &batch);
     batch.delete(FAMILY, b"l");
     drop(batch);
     commit(&engine, |batch| batch.delete(FAMILY, b"k"));

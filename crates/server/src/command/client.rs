@@ -144,7 +144,7 @@ const SUBCOMMANDS: &[Command] = &[
         .about(GROUP, "5.0.0", "O(1)", "Prints this help."),
 ];
 
-fn getname(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn getname(session: &mut Session, _: &Args) -> Result<Reply> {
     let name = session.client.name.lock();
     Ok(if name.is_empty() {
         Reply::Null
@@ -153,22 +153,22 @@ fn getname(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
     })
 }
 
-fn setname(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn setname(session: &mut Session, args: &Args) -> Result<Reply> {
     check_name(args[2])?;
     *session.client.name.lock() = args[2].to_vec();
     Ok(Reply::Ok)
 }
 
-fn id(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn id(session: &mut Session, _: &Args) -> Result<Reply> {
     Ok(session.client.id.into())
 }
 
 /// No connection redirects anything: there is nothing to be invalidated.
-fn getredir(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn getredir(_: &mut Session, _: &Args) -> Result<Reply> {
     Ok(Reply::Int(-1))
 }
 
-fn info(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn info(session: &mut Session, _: &Args) -> Result<Reply> {
     let mut line = Vec::new();
     session.client.describe(&mut line);
     Ok(Reply::Verbatim("txt", line))
@@ -193,7 +193,7 @@ fn type_of(name: &[u8]) -> Result<ClientType> {
     }
 }
 
-fn list(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn list(session: &mut Session, args: &Args) -> Result<Reply> {
     let clients = &session.server.clients;
     let listed: Vec<Arc<Client>> = match args.rest(2) {
         [] => clients.all(),
@@ -271,7 +271,7 @@ impl Target {
     }
 }
 
-fn kill(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn kill(session: &mut Session, args: &Args) -> Result<Reply> {
     let (target, by_address) = match args.rest(2) {
         [address] => {
             let peer = Some(address.to_vec());
@@ -305,7 +305,7 @@ fn kill(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn no_evict(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn no_evict(session: &mut Session, args: &Args) -> Result<Reply> {
     let keep = match args[2].to_ascii_lowercase().as_slice() {
         b"on" => true,
         b"off" => false,
@@ -315,7 +315,7 @@ fn no_evict(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn reply(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn reply(session: &mut Session, args: &Args) -> Result<Reply> {
     session.replies = match args[2].to_ascii_lowercase().as_slice() {
         b"on" => Replies::On,
         b"off" => Replies::Off,
@@ -335,7 +335,7 @@ fn too_many(args: &Args) -> Error {
     ))
 }
 
-fn pause(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn pause(session: &mut Session, args: &Args) -> Result<Reply> {
     let mode = match args.rest(3) {
         [] => Mode::Everything,
         [mode] if is(mode, "all") => Mode::Everything,
@@ -356,14 +356,14 @@ fn pause(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn unpause(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn unpause(session: &mut Session, _: &Args) -> Result<Reply> {
     session.server.pause.end();
     session.server.store.expirer().rest_until(None);
     Ok(Reply::Ok)
 }
 
 /// No command blocks, so there is nobody to be unblocked.
-fn unblock(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn unblock(_: &mut Session, args: &Args) -> Result<Reply> {
     match args.rest(3) {
         [] => {}
         [reason] if is(reason, "timeout") || is(reason, "error") => {}

@@ -66,7 +66,7 @@ const SUBCOMMANDS: &[Command] = &[
         .about(GROUP, "5.0.0", "O(1)", "Prints this help."),
 ];
 
-fn get(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn get(session: &mut Session, args: &Args) -> Result<Reply> {
     let found = session.server.config.matching(args.rest(2));
     let pairs = found
         .into_iter()
@@ -74,7 +74,7 @@ fn get(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Map(pairs.collect()))
 }
 
-fn set(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn set(session: &mut Session, args: &Args) -> Result<Reply> {
     let words = args.rest(2);
     if !words.len().is_multiple_of(2) {
         return Err(Error::SYNTAX);
@@ -98,14 +98,14 @@ fn set(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn resetstat(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn resetstat(session: &mut Session, _: &Args) -> Result<Reply> {
     let server = &session.server;
     let expired = server.store.expirer().expired_keys();
     server.stats.reset(expired, Memory::now().allocated);
     Ok(Reply::Ok)
 }
 
-fn rewrite(server: &Server, _: &Args) -> Result<Reply<'static>> {
+fn rewrite(server: &Server, _: &Args) -> Result<Reply> {
     let rewritten = server.config.rewrite();
     rewritten.map_err(|reason| Error::reply(format!("ERR {reason}")))?;
     Ok(Reply::Ok)

@@ -71,7 +71,7 @@ pub const COMMANDS: &[Command] = &[
         ),
 ];
 
-fn ping(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn ping(_: &mut Session, args: &Args) -> Result<Reply> {
     match args.rest(1) {
         [] => Ok(Reply::Simple("PONG")),
         [message] => Ok(Reply::bulk(*message)),
@@ -79,14 +79,14 @@ fn ping(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn echo(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn echo(_: &mut Session, args: &Args) -> Result<Reply> {
     Ok(Reply::bulk(args[1]))
 }
 
 const WRONG_PASSWORD: Error =
     Error::fixed("WRONGPASS invalid username-password pair or user is disabled.");
 
-fn hello(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn hello(session: &mut Session, args: &Args) -> Result<Reply> {
     let protocol = match args.get(1) {
         None => None,
         Some(version) => Some(protocol_of(version)?),
@@ -132,7 +132,7 @@ fn protocol_of(version: &[u8]) -> Result<Protocol> {
     }
 }
 
-fn greeting(session: &Session) -> Reply<'static> {
+fn greeting(session: &Session) -> Reply {
     let version = match session.protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
@@ -158,7 +158,7 @@ pub fn check_name(name: &[u8]) -> Result<()> {
     ))
 }
 
-fn auth(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn auth(session: &mut Session, args: &Args) -> Result<Reply> {
     let (user, password): (&[u8], &[u8]) = match *args.rest(1) {
         [_] if session.server.live.password.load().is_empty() => {
             return Err(Error::fixed(
@@ -177,17 +177,17 @@ fn auth(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn quit(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn quit(session: &mut Session, _: &Args) -> Result<Reply> {
     session.closes = true;
     Ok(Reply::Ok)
 }
 
-fn reset(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn reset(session: &mut Session, _: &Args) -> Result<Reply> {
     session.reset();
     Ok(Reply::Simple("RESET"))
 }
 
-fn select(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn select(session: &mut Session, args: &Args) -> Result<Reply> {
     let number = int32(args[1])?;
     let count = session.server.store.databases().count();
     match u32::try_from(number) {

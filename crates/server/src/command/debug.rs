@@ -82,18 +82,18 @@ const SUBCOMMANDS: &[Command] = &[
         .about(GROUP, "1.0.0", "O(1)", "Prints this help."),
 ];
 
-fn compact(server: &Server, _: &Args) -> Result<Reply<'static>> {
+fn compact(server: &Server, _: &Args) -> Result<Reply> {
     server.store.engine().compact()?;
     Ok(Reply::Ok)
 }
 
-fn log(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn log(session: &mut Session, args: &Args) -> Result<Reply> {
     let message = printable(args[2], 1024);
     tracing::warn!("{}: {message}", session.client.peer);
     Ok(Reply::Ok)
 }
 
-fn object(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+fn object(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let key = txn.key(args[2]);
     let found = txn.find(&key)?.ok_or(Error::NO_SUCH_KEY)?;
     let encoding = encoding_of(txn, &key, &found)?;
@@ -114,7 +114,7 @@ fn object(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Status(line.into_bytes()))
 }
 
-fn reload(server: &Server, args: &Args) -> Result<Reply<'static>> {
+fn reload(server: &Server, args: &Args) -> Result<Reply> {
     let is_known = |option: &&[u8]| {
         ["nosave", "noflush", "merge"]
             .iter()
@@ -129,7 +129,7 @@ fn reload(server: &Server, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn rows(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+fn rows(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut detail = Detail {
         limit: 100,
         hex: false,
@@ -156,13 +156,13 @@ fn rows(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
         .collect())
 }
 
-fn set_active_expire(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn set_active_expire(session: &mut Session, args: &Args) -> Result<Reply> {
     let is_active = number::parse_i64(args[2]).is_some_and(|number| number != 0);
     session.server.store.expirer().pause(!is_active);
     Ok(Reply::Ok)
 }
 
-fn sleep(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn sleep(session: &mut Session, args: &Args) -> Result<Reply> {
     let seconds = number::parse_f64(args[2]).unwrap_or(0.0);
     session.sleeps = Duration::try_from_secs_f64(seconds).ok();
     Ok(Reply::Ok)

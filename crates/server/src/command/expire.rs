@@ -60,19 +60,19 @@ impl Form {
     }
 }
 
-pub fn expire(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn expire(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set(txn, args, SECONDS, "expire")
 }
 
-pub fn pexpire(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn pexpire(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set(txn, args, MILLISECONDS, "pexpire")
 }
 
-pub fn expireat(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn expireat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set(txn, args, AT_SECONDS, "expireat")
 }
 
-pub fn pexpireat(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn pexpireat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set(txn, args, AT_MILLISECONDS, "pexpireat")
 }
 
@@ -128,7 +128,7 @@ impl Conditions {
     }
 }
 
-fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Reply<'static>> {
+fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Reply> {
     let conditions = Conditions::parse(args)?;
     let at_ms = form.at_ms(args.int(2)?, txn.now_ms(), command)?;
     let Some(before) = keys::expiry_of(txn, args[1])? else {
@@ -145,27 +145,27 @@ fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Rep
     Ok(Reply::Int(1))
 }
 
-pub fn ttl<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn ttl(point: Point<'_>, args: &Args) -> Result<Reply> {
     let now_ms = point.now_ms();
     tell(point, args, |at_ms| {
         (at_ms.saturating_sub(now_ms) + 500) / 1000
     })
 }
 
-pub fn pttl<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn pttl(point: Point<'_>, args: &Args) -> Result<Reply> {
     let now_ms = point.now_ms();
     tell(point, args, |at_ms| at_ms.saturating_sub(now_ms))
 }
 
-pub fn expiretime<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn expiretime(point: Point<'_>, args: &Args) -> Result<Reply> {
     tell(point, args, |at_ms| (at_ms + 500) / 1000)
 }
 
-pub fn pexpiretime<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn pexpiretime(point: Point<'_>, args: &Args) -> Result<Reply> {
     tell(point, args, |at_ms| at_ms)
 }
 
-fn tell<'t>(point: Point<'t>, args: &Args, what: impl Fn(u64) -> u64) -> Result<Reply<'t>> {
+fn tell(point: Point<'_>, args: &Args, what: impl Fn(u64) -> u64) -> Result<Reply> {
     Ok(match point.find(args[1])? {
         None => Reply::Int(-2),
         Some(found) if found.expire_ms == 0 => Reply::Int(-1),

@@ -155,11 +155,11 @@ pub const COMMANDS: &[Command] = &[
 /// How much of HMGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
 
-fn hset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn hset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     Ok(set_all(txn, args, "hset")?.into())
 }
 
-fn hmset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn hmset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set_all(txn, args, "hmset")?;
     Ok(Reply::Ok)
 }
@@ -179,14 +179,14 @@ fn set_all(txn: &mut WriteTxn, args: &Args, command: &str) -> Result<u64> {
     Ok(created)
 }
 
-fn hsetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn hsetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut hash = Hash::open(txn, args[1])?;
     let is_new = hash.insert(txn, args[2], args[3])?;
     hash.save(txn);
     Ok(Reply::Int(i64::from(is_new)))
 }
 
-fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut hash = Hash::open(txn, args[1])?;
     let mut removed = 0;
     for field in args.rest(2) {
@@ -197,26 +197,26 @@ fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(removed))
 }
 
-fn hget<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn hget(point: Point<'_>, args: &Args) -> Result<Reply> {
     let row = point.element(args[1], CollectionKind::Hash, args[2])?;
     Ok(row.as_deref().into())
 }
 
-fn hexists<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn hexists(point: Point<'_>, args: &Args) -> Result<Reply> {
     let row = point.element(args[1], CollectionKind::Hash, args[2])?;
     Ok(Reply::Int(i64::from(row.is_some())))
 }
 
-fn hstrlen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn hstrlen(point: Point<'_>, args: &Args) -> Result<Reply> {
     let row = point.element(args[1], CollectionKind::Hash, args[2])?;
     Ok(row.map_or(0, |value| value.len()).into())
 }
 
-fn hlen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn hlen(point: Point<'_>, args: &Args) -> Result<Reply> {
     Ok(point.len(args[1], CollectionKind::Hash)?.into())
 }
 
-fn hmget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn hmget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     let fields = args.rest(2);
     let mut values = Vec::with_capacity(fields.len());
@@ -233,7 +233,7 @@ fn hmget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(Reply::Array(values))
 }
 
-fn hgetall<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn hgetall(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     let field_at = hash.collection().sub_offset();
     Ok(all(txn, &hash, Shape::Map, move |row_key, value, out| {
@@ -242,7 +242,7 @@ fn hgetall<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     }))
 }
 
-fn hkeys<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn hkeys(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     let field_at = hash.collection().sub_offset();
     Ok(all(txn, &hash, Shape::Array, move |row_key, _, out| {
@@ -250,7 +250,7 @@ fn hkeys<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     }))
 }
 
-fn hvals<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn hvals(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     Ok(all(txn, &hash, Shape::Array, |_, value, out| {
         out.bulk(value);
@@ -258,11 +258,11 @@ fn hvals<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
 }
 
 /// A reply made of all rows.
-fn all<'t>(
-    txn: &'t ReadTxn,
+fn all(
+    txn: &ReadTxn,
     hash: &Hash,
     shape: Shape,
     item: impl FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
-) -> Reply<'t> {
+) -> Reply {
     rows::reply(shape, hash.len(), hash.rows(txn), item)
 }

@@ -194,11 +194,11 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
         .about(SERVER, "4.0.0", "O(1)", "Prints this help."),
 ];
 
-fn count_commands(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn count_commands(_: &mut Session, _: &Args) -> Result<Reply> {
     Ok(all().count().into())
 }
 
-fn list_commands(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn list_commands(_: &mut Session, args: &Args) -> Result<Reply> {
     let is_listed: Box<dyn Fn(&Command) -> bool> = match *args.rest(2) {
         [] => Box::new(|_| true),
         [filter, by, name] if is(filter, "filterby") && is(by, "module") => {

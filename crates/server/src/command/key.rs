@@ -1,6 +1,6 @@
 //! Commands on keys, whatever they hold.
 
-use cairn_resp::{Progress, Reply, StreamError, Writer, glob};
+use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer, glob};
 use cairn_store::{
     Error, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys, keyspace,
 };
@@ -10,7 +10,7 @@ use super::expire;
 use super::flags::Flag::{Dangerous, DenyOom, Fast, Keyspace};
 use super::keys::{Access, KeySpec, Keys, Place, Purpose};
 use super::scan;
-use super::stream::{self, Pieces, ROWS_PER_PIECE};
+use super::stream::ROWS_PER_PIECE;
 use super::{Command, Handler, command};
 
 const GROUP: &str = "generic";
@@ -270,7 +270,7 @@ pub const COMMANDS: &[Command] = &[
         .about("server", "4.0.0", "O(1)", "Exchanges two databases."),
 ];
 
-fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut deleted = 0;
     for name in args.rest(1) {
         deleted += i64::from(keys::delete(txn, name)?);
@@ -278,7 +278,7 @@ fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(deleted))
 }
 
-fn exists<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn exists(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut count = 0;
     for name in args.rest(1) {
         count += i64::from(txn.exists(&txn.key(name))?);
@@ -286,14 +286,14 @@ fn exists<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(Reply::Int(count))
 }
 
-fn type_of<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn type_of(point: Point<'_>, args: &Args) -> Result<Reply> {
     let found = point.find(args[1])?;
     Ok(Reply::Simple(
         found.map_or("none", |found| found.kind().name()),
     ))
 }
 
-fn rename(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn rename(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (from, to) = (txn.key(args[1]), txn.key(args[2]));
     if !txn.exists(&from)? {
         return Err(Error::NO_SUCH_KEY);
@@ -304,7 +304,7 @@ fn rename(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn renamenx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn renamenx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (from, to) = (txn.key(args[1]), txn.key(args[2]));
     if !txn.exists(&from)? {
         return Err(Error::NO_SUCH_KEY);
@@ -316,7 +316,7 @@ fn renamenx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(1))
 }
 
-fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut database = txn.database();
     let mut replaces = false;
     let mut options = args.options(3);
@@ -343,7 +343,7 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(1))
 }
 
-fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let database = database_number(txn, args::int32(args[2])?)?;
     if database == txn.database() {
         return Err(Error::fixed(
@@ -382,7 +382,7 @@ impl Matching {
 /// As many names are gathered while they are counted; more are counted, and then sent from a second walk.
 const GATHERED_NAMES: usize = 1000;
 
-fn all_names<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn all_names(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let matching = Matching {
         pattern: args[1].to_vec(),
         now_ms: txn.now_ms(),
@@ -403,27 +403,25 @@ fn all_names<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
         return Ok(Reply::Array(names));
     }
     walk.rewind();
-    let names = Names {
+    Ok(Reply::Stream(Box::new(Names {
         header: Some(count),
+        walk,
         left: count,
         matching,
-    };
-    Ok(stream::reply(walk, names))
+    })))
 }
 
 /// Many names, sent as they are met.
 struct Names {
     header: Option<usize>,
+    walk: keyspace::Walk,
     left: usize,
     matching: Matching,
 }
 
-impl Pieces for Names {
-    type Walk<'t> = keyspace::Walk<'t>;
-
+impl ReplyStream for Names {
     fn write(
         &mut self,
-        walk: &mut keyspace::Walk<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
@@ -437,7 +435,7 @@ impl Pieces for Names {
             if out.len() >= limit {
                 break;
             }
-            match walk.next().map_err(StreamError::new)? {
+            match self.walk.next().map_err(StreamError::new)? {
                 Some(met) if self.matching.takes(&met) => {
                     out.bulk(met.name);
                     self.left -= 1;
@@ -450,15 +448,15 @@ impl Pieces for Names {
     }
 }
 
-fn random_key<'t>(txn: &'t ReadTxn, _: &Args) -> Result<Reply<'t>> {
+fn random_key(txn: &ReadTxn, _: &Args) -> Result<Reply> {
     Ok(keyspace::random_key(txn)?.into())
 }
 
-fn dbsize<'t>(txn: &'t ReadTxn, _: &Args) -> Result<Reply<'t>> {
+fn dbsize(txn: &ReadTxn, _: &Args) -> Result<Reply> {
     Ok(count_keys(txn)?.keys.into())
 }
 
-fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match keys::expiry_of(txn, args[1])? {
         None | Some(0) => Ok(Reply::Int(0)),
         Some(_) => {
@@ -468,14 +466,14 @@ fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn flushdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn flushdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let database = txn.database();
     databases::flush(txn, [database])?;
     Ok(Reply::Ok)
 }
 
-fn flushall(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn flushall(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let count = txn.store().databases().count();
     databases::flush(txn, 0..count)?;
@@ -491,7 +489,7 @@ fn check_flush_option(args: &Args) -> Result<()> {
     }
 }
 
-fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let one = args::int32(args[1]).map_err(|_| Error::fixed("ERR invalid first DB index"))?;
     let other = args::int32(args[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
     let (one, other) = (database_number(txn, one)?, database_number(txn, other)?);

@@ -195,25 +195,25 @@ pub const COMMANDS: &[Command] = &[
         ),
 ];
 
-fn lpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn lpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
     push(txn, list, End::Left, args.rest(2))
 }
 
-fn rpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn rpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
     push(txn, list, End::Right, args.rest(2))
 }
 
-fn lpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn lpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     push_if_exists(txn, args, End::Left)
 }
 
-fn rpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn rpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     push_if_exists(txn, args, End::Right)
 }
 
-fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply<'static>> {
+fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
     if !list.exists() {
         return Ok(Reply::Int(0));
@@ -221,12 +221,7 @@ fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply<'st
     push(txn, list, end, args.rest(2))
 }
 
-fn push(
-    txn: &mut WriteTxn,
-    mut list: List,
-    end: End,
-    elements: &[&[u8]],
-) -> Result<Reply<'static>> {
+fn push(txn: &mut WriteTxn, mut list: List, end: End, elements: &[&[u8]]) -> Result<Reply> {
     for element in elements {
         txn.step()?;
         list.push(txn, end, element);
@@ -236,7 +231,7 @@ fn push(
     Ok(length.into())
 }
 
-fn llen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn llen(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.find(args[1])?.map(|found| found.shape) {
         None => Ok(Reply::Int(0)),
         Some(Shape::List { size, .. }) => Ok(size.into()),
@@ -244,7 +239,7 @@ fn llen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
     }
 }
 
-fn lindex<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn lindex(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
     if !list.exists() {
         return Ok(Reply::Null);
@@ -255,7 +250,7 @@ fn lindex<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     }
 }
 
-fn lrange<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let (first, last) = (args.int(2)?, args.int(3)?);
     let list = List::open(txn, args[1])?;
     let positions = positions(first, last, list.len());
@@ -267,7 +262,7 @@ fn lrange<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(elements(count, rows))
 }
 
-fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
     if !list.exists() {
         return Err(Error::NO_SUCH_KEY);
@@ -277,7 +272,7 @@ fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn ltrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn ltrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (first, last) = (args.int(2)?, args.int(3)?);
     let mut list = List::open(txn, args[1])?;
     list.trim(positions(first, last, list.len()));
@@ -285,7 +280,7 @@ fn ltrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn linsert(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn linsert(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let place = if is(args[2], "before") {
         Place::Before
     } else if is(args[2], "after") {
@@ -305,7 +300,7 @@ fn linsert(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(length.into())
 }
 
-fn lrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn lrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let count = args.int(2)?;
     let from = if count < 0 { End::Right } else { End::Left };
     let limit = match count.unsigned_abs() {
@@ -348,7 +343,7 @@ fn positions(first: i64, last: i64, length: u64) -> Range<u64> {
     if start < end { start..end } else { 0..0 }
 }
 
-fn elements<'t>(count: u64, rows: Rows<'t>) -> Reply<'t> {
+fn elements(count: u64, rows: Rows) -> Reply {
     let item = |_: &[u8], element: &[u8], out: &mut Writer<'_>| out.bulk(element);
     rows::reply(rows::Shape::Array, count, rows, item)
 }

@@ -44,17 +44,17 @@ use crate::session::Session;
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Reads one row, or a row and its metadata: needs no latch.
-    Point(for<'t> fn(Point<'t>, &Args) -> Result<Reply<'t>>),
+    Point(fn(Point<'_>, &Args) -> Result<Reply>),
     /// Reads several rows, under shared latches.
-    Read(for<'t> fn(&'t ReadTxn, &Args) -> Result<Reply<'t>>),
+    Read(fn(&ReadTxn, &Args) -> Result<Reply>),
     /// Changes rows, under exclusive latches.
-    Write(fn(&mut WriteTxn, &Args) -> Result<Reply<'static>>),
+    Write(fn(&mut WriteTxn, &Args) -> Result<Reply>),
     /// Changes what every key depends on: runs alone.
-    Exclusive(fn(&mut WriteTxn, &Args) -> Result<Reply<'static>>),
+    Exclusive(fn(&mut WriteTxn, &Args) -> Result<Reply>),
     /// Concerns the connection only.
-    Session(fn(&mut Session, &Args) -> Result<Reply<'static>>),
+    Session(fn(&mut Session, &Args) -> Result<Reply>),
     /// Concerns the server, and may take long.
-    Admin(fn(&Server, &Args) -> Result<Reply<'static>>),
+    Admin(fn(&Server, &Args) -> Result<Reply>),
     /// Has subcommands, and does nothing itself.
     Container,
 }
@@ -361,7 +361,7 @@ pub fn is_web_request(args: &Args<'_>) -> bool {
 }
 
 /// HELP of a container: its subcommands as they were declared.
-fn help(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn help(_: &mut Session, args: &Args) -> Result<Reply> {
     let container = find(args[0]).ok_or_else(|| unknown(args))?;
     let name = container.name.to_ascii_uppercase();
     let mut lines = vec![format!(

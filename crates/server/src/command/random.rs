@@ -4,13 +4,13 @@
 //! thousands are drawn and looked up in one walk, and then the next. Either way the reply may be of any
 //! length, and so may the collection: a piece of the reply passes over a bounded number of rows.
 
-use cairn_resp::{Progress, Protocol, Reply, StreamError, Writer};
+use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::random::{Draws, Lottery};
 use cairn_store::{Error, ReadTxn, Result, Rows};
 
 use super::args::{Args, is};
 use super::rows::{self, Shape};
-use super::stream::{self, Pieces, ROWS_PER_PIECE};
+use super::stream::ROWS_PER_PIECE;
 
 /// What follows the key: `[count [WITHVALUES]]`.
 #[derive(Clone, Copy)]
@@ -54,13 +54,7 @@ impl Request {
     }
 
     /// Answers from the `size` rows of a collection.
-    pub fn reply<'t>(
-        self,
-        txn: &ReadTxn,
-        size: u64,
-        rows: Rows<'t>,
-        item: impl Item,
-    ) -> Result<Reply<'t>> {
+    pub fn reply(self, txn: &ReadTxn, size: u64, rows: Rows, item: impl Item) -> Result<Reply> {
         let Request::Several {
             wanted,
             may_repeat,
@@ -73,21 +67,21 @@ impl Request {
         Ok(if size == 0 || wanted == 0 {
             Reply::Array(Vec::new())
         } else if may_repeat {
-            let repeated = Repeated {
+            Reply::Stream(Box::new(Repeated {
                 header,
+                rows,
                 draws: Draws::new(wanted, size),
                 shape,
                 item,
-            };
-            stream::reply(rows, repeated)
+            }))
         } else if wanted < size {
-            let distinct = Distinct {
+            Reply::Stream(Box::new(Distinct {
                 header,
+                rows,
                 lottery: Lottery::new(wanted, size),
                 shape,
                 item,
-            };
-            stream::reply(rows, distinct)
+            }))
         } else {
             let write = move |row_key: &[u8], value: &[u8], out: &mut Writer<'_>| {
                 write(shape, item, row_key, value, out);
@@ -117,7 +111,7 @@ fn write(shape: Shape, item: impl Item, row_key: &[u8], value: &[u8], out: &mut 
     item.write_partner(row_key, value, out);
 }
 
-fn one<'t>(txn: &ReadTxn, size: u64, mut rows: Rows<'t>, item: impl Item) -> Result<Reply<'t>> {
+fn one(txn: &ReadTxn, size: u64, mut rows: Rows, item: impl Item) -> Result<Reply> {
     if size == 0 {
         return Ok(Reply::Null);
     }
@@ -140,20 +134,14 @@ fn write_header(header: &mut Header, out: &mut Writer<'_>) {
 /// Rows none of which comes twice.
 struct Distinct<I> {
     header: Header,
+    rows: Rows,
     lottery: Lottery,
     shape: Shape,
     item: I,
 }
 
-impl<I: Item> Pieces for Distinct<I> {
-    type Walk<'t> = Rows<'t>;
-
-    fn write(
-        &mut self,
-        rows: &mut Rows<'_>,
-        out: &mut Writer<'_>,
-        limit: usize,
-    ) -> Result<Progress, StreamError> {
+impl<I: Item> ReplyStream for Distinct<I> {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
         write_header(&mut self.header, out);
         for _ in 0..ROWS_PER_PIECE {
             if self.lottery.wanted() == 0 {
@@ -162,7 +150,7 @@ impl<I: Item> Pieces for Distinct<I> {
             if out.len() >= limit {
                 break;
             }
-            let (row_key, value) = next_row(rows)?;
+            let (row_key, value) = next_row(&mut self.rows)?;
             if self.lottery.draw() {
                 write(self.shape, self.item, row_key, value, out);
             }
@@ -174,20 +162,14 @@ impl<I: Item> Pieces for Distinct<I> {
 /// Rows of which any may come several times.
 struct Repeated<I> {
     header: Header,
+    rows: Rows,
     draws: Draws,
     shape: Shape,
     item: I,
 }
 
-impl<I: Item> Pieces for Repeated<I> {
-    type Walk<'t> = Rows<'t>;
-
-    fn write(
-        &mut self,
-        rows: &mut Rows<'_>,
-        out: &mut Writer<'_>,
-        limit: usize,
-    ) -> Result<Progress, StreamError> {
+impl<I: Item> ReplyStream for Repeated<I> {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
         write_header(&mut self.header, out);
         let mut rows_left = ROWS_PER_PIECE;
         while out.len() < limit && rows_left > 0 {
@@ -199,9 +181,9 @@ impl<I: Item> Pieces for Repeated<I> {
                 if !self.draws.start_walk() {
                     return Ok(Progress::Done);
                 }
-                rows.rewind();
+                self.rows.rewind();
             }
-            let (row_key, value) = next_row(rows)?;
+            let (row_key, value) = next_row(&mut self.rows)?;
             let (shape, item, protocol) = (self.shape, self.item, out.protocol());
             self.draws.meet(|| {
                 // Kept as it will be sent.
@@ -216,7 +198,7 @@ impl<I: Item> Pieces for Repeated<I> {
     }
 }
 
-fn next_row<'r>(rows: &'r mut Rows<'_>) -> Result<(&'r [u8], &'r [u8]), StreamError> {
+fn next_row(rows: &mut Rows) -> Result<(&[u8], &[u8]), StreamError> {
     let row = rows.next().map_err(StreamError::new)?;
     row.ok_or_else(|| StreamError::new("rows are missing"))
 }

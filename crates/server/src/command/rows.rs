@@ -1,9 +1,7 @@
 //! Replies made of rows, written straight from the iterator into the output.
 
-use cairn_resp::{Progress, Protocol, Reply, StreamError, Writer};
+use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::Rows;
-
-use super::stream::{self, Pieces};
 
 /// What the reply is made of, for its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,36 +29,30 @@ impl Shape {
 
 /// A reply of exactly `count` rows, each written by `item` from its key and value. `rows` stands before
 /// the first of them.
-pub fn reply<'t, F>(shape: Shape, count: u64, rows: Rows<'t>, item: F) -> Reply<'t>
+pub fn reply<F>(shape: Shape, count: u64, rows: Rows, item: F) -> Reply
 where
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
-    let items = Items {
+    Reply::Stream(Box::new(Items {
         header: Some(shape),
         left: count,
+        rows,
         item,
-    };
-    stream::reply(rows, items)
+    }))
 }
 
 struct Items<F> {
     header: Option<Shape>,
     left: u64,
+    rows: Rows,
     item: F,
 }
 
-impl<F> Pieces for Items<F>
+impl<F> ReplyStream for Items<F>
 where
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
-    type Walk<'t> = Rows<'t>;
-
-    fn write(
-        &mut self,
-        rows: &mut Rows<'_>,
-        out: &mut Writer<'_>,
-        limit: usize,
-    ) -> Result<Progress, StreamError> {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
         if let Some(shape) = self.header.take() {
             shape.write(out, self.left);
         }
@@ -68,7 +60,7 @@ where
             if out.len() >= limit {
                 return Ok(Progress::More);
             }
-            match rows.next().map_err(StreamError::new)? {
+            match self.rows.next().map_err(StreamError::new)? {
                 Some((key, value)) => (self.item)(key, value, out),
                 None => return Err(StreamError::new("rows are missing")),
             }

@@ -103,12 +103,12 @@ fn cursor(text: &[u8]) -> Result<u64> {
     })
 }
 
-fn answer(cursor: u64, items: Vec<Reply<'static>>) -> Reply<'static> {
+fn answer(cursor: u64, items: Vec<Reply>) -> Reply {
     let cursor = Reply::bulk(cursor.to_string());
     Reply::Array(vec![cursor, Reply::Array(items)])
 }
 
-pub fn scan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn scan(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let start = cursor(args[1])?;
     let options = Options::parse(args, 2, true)?;
     let mut names = Vec::new();
@@ -121,7 +121,7 @@ pub fn scan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(answer(next, names))
 }
 
-fn hscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn hscan(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     scan_elements(txn, args, CollectionKind::Hash, |field, value, items| {
         items.push(field.into());
         items.push(value.into());
@@ -129,14 +129,14 @@ fn hscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     })
 }
 
-fn sscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn sscan(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     scan_elements(txn, args, CollectionKind::Set, |member, _, items| {
         items.push(member.into());
         Ok(())
     })
 }
 
-fn zscan<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn zscan(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut compact = None;
     scan_elements(txn, args, CollectionKind::ZSet, |member, value, items| {
         let score = zset::score_of(value)?;
@@ -172,12 +172,12 @@ fn is_compact(txn: &ReadTxn, name: &[u8], known: &mut Option<bool>) -> Result<bo
     Ok(*known.insert(is_compact))
 }
 
-fn scan_elements<'t>(
-    txn: &'t ReadTxn,
+fn scan_elements(
+    txn: &ReadTxn,
     args: &Args,
     kind: CollectionKind,
-    mut item: impl FnMut(&[u8], &[u8], &mut Vec<Reply<'static>>) -> Result<()>,
-) -> Result<Reply<'t>> {
+    mut item: impl FnMut(&[u8], &[u8], &mut Vec<Reply>) -> Result<()>,
+) -> Result<Reply> {
     let start = cursor(args[2])?;
     let collection = Collection::open(txn, args[1], kind)?;
     if !collection.exists() {

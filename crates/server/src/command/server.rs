@@ -111,12 +111,12 @@ pub const COMMANDS: &[Command] = &[
         ),
 ];
 
-fn info(server: &Server, args: &Args) -> Result<Reply<'static>> {
+fn info(server: &Server, args: &Args) -> Result<Reply> {
     let text = info::report(server, args.rest(1))?;
     Ok(Reply::Verbatim("txt", text.into_bytes()))
 }
 
-fn time(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn time(_: &mut Session, _: &Args) -> Result<Reply> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -126,7 +126,7 @@ fn time(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
 
 /// Everything is written out however the server stops, so the options make no difference; and stopping
 /// waits for nobody, so there is never a shutdown to abort.
-fn shutdown(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn shutdown(session: &mut Session, args: &Args) -> Result<Reply> {
     let (mut saves, mut saves_not, mut aborts) = (false, false, false);
     for option in args.rest(1) {
         match option.to_ascii_lowercase().as_slice() {
@@ -150,7 +150,7 @@ fn shutdown(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Ok)
 }
 
-fn lolwut(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+fn lolwut(_: &mut Session, args: &Args) -> Result<Reply> {
     if args.len() >= 3 && is(args[1], "version") {
         args.int(2)?;
     }
@@ -163,17 +163,17 @@ fn lolwut(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Verbatim("txt", text.into_bytes()))
 }
 
-fn lastsave(session: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn lastsave(session: &mut Session, _: &Args) -> Result<Reply> {
     Ok(session.server.last_save.load(Ordering::Relaxed).into())
 }
 
-fn save(server: &Server, _: &Args) -> Result<Reply<'static>> {
+fn save(server: &Server, _: &Args) -> Result<Reply> {
     server.save()?;
     Ok(Reply::Ok)
 }
 
 /// Nothing is held up by it, so it need not be done behind anyone's back.
-fn bgsave(server: &Server, args: &Args) -> Result<Reply<'static>> {
+fn bgsave(server: &Server, args: &Args) -> Result<Reply> {
     match args.rest(1) {
         [] => {}
         [option] if is(option, "schedule") => {}
@@ -183,7 +183,7 @@ fn bgsave(server: &Server, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Simple("Background saving started"))
 }
 
-fn role(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+fn role(_: &mut Session, _: &Args) -> Result<Reply> {
     Ok(Reply::Array(vec![
         "master".into(),
         Reply::Int(0),
@@ -192,7 +192,7 @@ fn role(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
 }
 
 /// There are no functions, so they are gone as soon as this is asked for.
-fn function_flush(_: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn function_flush(_: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match args.rest(2) {
         [] => Ok(Reply::Ok),
         [mode] if is(mode, "sync") || is(mode, "async") => Ok(Reply::Ok),

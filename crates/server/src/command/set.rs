@@ -194,7 +194,7 @@ pub const COMMANDS: &[Command] = &[
 const INTERSECTION_COST: &str = "O(N*M) for N members of the smallest of M sets";
 const MERGE_COST: &str = "O(N) for N members of all sets together";
 
-fn sadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn sadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut set = Set::open(txn, args[1])?;
     let mut added = 0;
     for member in args.rest(2) {
@@ -204,7 +204,7 @@ fn sadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(added))
 }
 
-fn srem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn srem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut set = Set::open(txn, args[1])?;
     let mut removed = 0;
     for member in args.rest(2) {
@@ -214,22 +214,22 @@ fn srem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(removed))
 }
 
-fn sismember<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn sismember(point: Point<'_>, args: &Args) -> Result<Reply> {
     let row = point.element(args[1], CollectionKind::Set, args[2])?;
     Ok(Reply::Int(i64::from(row.is_some())))
 }
 
-fn smismember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn smismember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let set = Set::open(txn, args[1])?;
     let has = |member: &&[u8]| Ok(i64::from(set.contains(txn, member)?));
     args.rest(2).iter().map(has).collect()
 }
 
-fn scard<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+fn scard(point: Point<'_>, args: &Args) -> Result<Reply> {
     Ok(point.len(args[1], CollectionKind::Set)?.into())
 }
 
-fn smembers<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn smembers(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let set = Set::open(txn, args[1])?;
     let member_at = set.collection().sub_offset();
     let item = move |row_key: &[u8], _: &[u8], out: &mut Writer<'_>| {
@@ -238,7 +238,7 @@ fn smembers<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(rows::reply(Shape::Set, set.len(), set.rows(txn), item))
 }
 
-fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (from, to, member) = (args[1], args[2], args[3]);
     let mut source = Set::open(txn, from)?;
     // Nothing to move: what the other key holds does not matter.
@@ -258,7 +258,7 @@ fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(i64::from(is_moved)))
 }
 
-fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match args.rest(2) {
         [] => spop_one(txn, args[1]),
         [count] => {
@@ -272,7 +272,7 @@ fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-fn spop_one(txn: &mut WriteTxn, name: &[u8]) -> Result<Reply<'static>> {
+fn spop_one(txn: &mut WriteTxn, name: &[u8]) -> Result<Reply> {
     let mut set = Set::open(txn, name)?;
     let member = set.random(txn)?;
     if let Some(member) = &member {
@@ -282,7 +282,7 @@ fn spop_one(txn: &mut WriteTxn, name: &[u8]) -> Result<Reply<'static>> {
     Ok(member.into())
 }
 
-fn srandmember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn srandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let count = match args.rest(2) {
         [] => return Ok(Set::open(txn, args[1])?.random(txn)?.into()),
         [count] => args::int(count)?,
@@ -303,40 +303,40 @@ fn srandmember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     reply::members(txn, Kind::Array, selection)
 }
 
-fn sinter<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn sinter(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     combine(txn, Operation::Intersection, args)
 }
 
-fn sunion<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn sunion(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     combine(txn, Operation::Union, args)
 }
 
-fn sdiff<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn sdiff(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     combine(txn, Operation::Difference, args)
 }
 
-fn combine<'t>(txn: &'t ReadTxn, operation: Operation, args: &Args) -> Result<Reply<'t>> {
+fn combine(txn: &ReadTxn, operation: Operation, args: &Args) -> Result<Reply> {
     let selection = Selection::of(txn, operation, args.rest(1))?;
     reply::members(txn, Kind::Set, selection)
 }
 
-fn sinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn sinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     store(txn, Operation::Intersection, args)
 }
 
-fn sunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn sunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     store(txn, Operation::Union, args)
 }
 
-fn sdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+fn sdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     store(txn, Operation::Difference, args)
 }
 
-fn store(txn: &mut WriteTxn, operation: Operation, args: &Args) -> Result<Reply<'static>> {
+fn store(txn: &mut WriteTxn, operation: Operation, args: &Args) -> Result<Reply> {
     Ok(set::store(txn, operation, args[1], args.rest(2))?.into())
 }
 
-fn sintercard<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+fn sintercard(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let keys = natural(args[1], "ERR numkeys should be greater than 0")?;
     if keys == 0 {
         return Err(Error::fixed("ERR numkeys should be greater than 0"));
@@ -363,7 +363,7 @@ fn sintercard<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(count_up_to(txn, selection, limit)?.into())
 }
 
-fn count_up_to(txn: &ReadTxn, mut selection: Selection<'_>, limit: u64) -> Result<u64> {
+fn count_up_to(txn: &ReadTxn, mut selection: Selection, limit: u64) -> Result<u64> {
     if let Some(count) = selection.known_len() {
         return Ok(count.min(limit));
     }

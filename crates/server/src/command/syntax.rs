@@ -20,7 +20,7 @@ struct Reader<'s> {
 }
 
 /// The arguments as COMMAND DOCS lists them; none if the declaration cannot be read.
-pub fn arguments(syntax: &'static str, key_specs: usize) -> Option<Vec<Reply<'static>>> {
+pub fn arguments(syntax: &'static str, key_specs: usize) -> Option<Vec<Reply>> {
     let mut reader = Reader {
         rest: syntax,
         keys: 0,
@@ -31,7 +31,7 @@ pub fn arguments(syntax: &'static str, key_specs: usize) -> Option<Vec<Reply<'st
 }
 
 impl<'s> Reader<'s> {
-    fn list(&mut self, separator: char) -> Option<Vec<Reply<'static>>> {
+    fn list(&mut self, separator: char) -> Option<Vec<Reply>> {
         let mut items = Vec::new();
         if self.rest.is_empty() {
             return Some(items);
@@ -51,7 +51,7 @@ impl<'s> Reader<'s> {
         rest.is_some()
     }
 
-    fn item(&mut self) -> Option<Reply<'static>> {
+    fn item(&mut self) -> Option<Reply> {
         let end = self.rest.find(|sign: char| " |(){}!?+".contains(sign));
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;

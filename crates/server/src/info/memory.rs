@@ -81,7 +81,7 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
 }
 
 /// MEMORY DOCTOR.
-pub fn doctor(server: &Server, _: &Args) -> Result<Reply<'static>> {
+pub fn doctor(server: &Server, _: &Args) -> Result<Reply> {
     let memory = Memory::now();
     let statistics = server.store.engine().statistics();
     let text = format!(

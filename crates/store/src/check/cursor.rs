@@ -12,7 +12,7 @@ use crate::error::Result;
 
 pub struct Cursor {
     family: Family,
-    rows: Rows<'static>,
+    rows: Rows,
     row: Vec<u8>,
     value: Vec<u8>,
     /// How much of the row is the metadata key; zero at the end of the walk.

@@ -27,11 +27,7 @@ pub(super) struct Union {
 }
 
 impl Union {
-    pub(super) fn step(
-        &mut self,
-        cursors: &mut [Cursor<'_>],
-        member: &mut Vec<u8>,
-    ) -> Result<Step> {
+    pub(super) fn step(&mut self, cursors: &mut [Cursor], member: &mut Vec<u8>) -> Result<Step> {
         if self.entered < cursors.len() {
             self.entered += 1;
             self.advance(cursors, self.entered - 1)?;
@@ -55,7 +51,7 @@ impl Union {
     }
 
     /// Moves a cursor that is not in the order, and puts it where it belongs now.
-    fn advance(&mut self, cursors: &mut [Cursor<'_>], moved: usize) -> Result<()> {
+    fn advance(&mut self, cursors: &mut [Cursor], moved: usize) -> Result<()> {
         if cursors[moved].advance()? {
             let member = cursors[moved].member();
             let at = self
@@ -78,11 +74,7 @@ pub(super) struct Intersection {
 }
 
 impl Intersection {
-    pub(super) fn step(
-        &mut self,
-        cursors: &mut [Cursor<'_>],
-        furthest: &mut Vec<u8>,
-    ) -> Result<Step> {
+    pub(super) fn step(&mut self, cursors: &mut [Cursor], furthest: &mut Vec<u8>) -> Result<Step> {
         let is_new_search = self.agreed == 0 || self.agreed == cursors.len();
         let Some(cursor) = cursors.get_mut(self.turn) else {
             return Ok(Step::End);
@@ -119,11 +111,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub(super) fn step(
-        &mut self,
-        cursors: &mut [Cursor<'_>],
-        member: &mut Vec<u8>,
-    ) -> Result<Step> {
+    pub(super) fn step(&mut self, cursors: &mut [Cursor], member: &mut Vec<u8>) -> Result<Step> {
         let Some((first, others)) = cursors.split_first_mut() else {
             return Ok(Step::End);
         };

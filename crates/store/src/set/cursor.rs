@@ -15,8 +15,8 @@ enum Place {
     BehindLast,
 }
 
-pub(super) struct Cursor<'t> {
-    rows: ElementRows<'t>,
+pub(super) struct Cursor {
+    rows: ElementRows,
     place: Place,
     /// The member it stands on. A copy: the row itself is lost as soon as the walk moves.
     member: Vec<u8>,
@@ -25,8 +25,8 @@ pub(super) struct Cursor<'t> {
     jump: Vec<u8>,
 }
 
-impl<'t> Cursor<'t> {
-    pub(super) fn new(walks: &Walks<'t>, set: &Set) -> Self {
+impl Cursor {
+    pub(super) fn new(walks: &Walks<'_>, set: &Set) -> Self {
         let jump = set.0.row_key(b"");
         Cursor {
             rows: walks.open(&set.0),
@@ -83,19 +83,5 @@ impl<'t> Cursor<'t> {
     pub(super) fn rewind(&mut self) {
         self.rows.rewind();
         self.place = Place::BeforeFirst;
-    }
-
-    pub(super) fn has_pending(&self) -> bool {
-        self.rows.has_pending()
-    }
-
-    pub(super) fn into_stored(self) -> Option<Cursor<'static>> {
-        Some(Cursor {
-            rows: self.rows.into_stored()?,
-            place: self.place,
-            member: self.member,
-            member_at: self.member_at,
-            jump: self.jump,
-        })
     }
 }

@@ -23,7 +23,7 @@ pub enum Popped {
     /// They can still be read when the change has been committed.
     Many {
         count: u64,
-        members: Selection<'static>,
+        members: Selection,
     },
 }
 
@@ -43,19 +43,18 @@ impl Set {
         let lottery = Lottery::new(count, self.len());
         let mut chosen = Selection::chosen(txn, &self, &lottery, count);
         if let Some(popped) = collect(txn, &mut chosen, handful)? {
-            drop(chosen);
             self.pop_few(txn, &popped);
             return Ok(Popped::Few(popped));
         }
         if !txn.is_patient() {
             return Err(Error::TooLong);
         }
-        let Some(mut members) = chosen.into_stored() else {
-            unreachable!("a walk with pending changes is collected");
-        };
-        members.rewind();
+        chosen.rewind();
         self.pop_many(txn, &lottery, count)?;
-        Ok(Popped::Many { count, members })
+        Ok(Popped::Many {
+            count,
+            members: chosen,
+        })
     }
 
     fn pop_few(mut self, txn: &mut WriteTxn, popped: &[Vec<u8>]) {
@@ -85,14 +84,8 @@ impl Set {
     }
 }
 
-/// All that were chosen; none of them if that is too much and they can be read later.
-fn collect(
-    txn: &ReadTxn,
-    chosen: &mut Selection<'_>,
-    handful: usize,
-) -> Result<Option<Vec<Vec<u8>>>> {
-    // A walk that shows pending changes ends with its transaction.
-    let must_collect = txn.is_patient() && chosen.has_pending();
+/// All that were chosen; none of them if that is too much.
+fn collect(txn: &ReadTxn, chosen: &mut Selection, handful: usize) -> Result<Option<Vec<Vec<u8>>>> {
     let (mut popped, mut bytes) = (Vec::new(), 0);
     loop {
         txn.step()?;
@@ -101,7 +94,7 @@ fn collect(
             Step::Onward => {}
             Step::Member => {
                 bytes += chosen.member().len() + OVERHEAD;
-                if bytes > handful && !must_collect {
+                if bytes > handful {
                     return Ok(None);
                 }
                 popped.push(chosen.member().to_vec());

@@ -14,7 +14,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) fn step(&mut self, cursor: &mut Cursor<'_>, member: &mut Vec<u8>) -> Result<Step> {
+    pub(super) fn step(&mut self, cursor: &mut Cursor, member: &mut Vec<u8>) -> Result<Step> {
         let undecided = if self.gives_chosen {
             self.lottery.wanted()
         } else {
@@ -36,7 +36,7 @@ impl Sample {
 pub(super) struct Repeats(pub(super) Draws);
 
 impl Repeats {
-    pub(super) fn step(&mut self, cursor: &mut Cursor<'_>, member: &mut Vec<u8>) -> Result<Step> {
+    pub(super) fn step(&mut self, cursor: &mut Cursor, member: &mut Vec<u8>) -> Result<Step> {
         let Repeats(draws) = self;
         if let Some(next) = draws.pop() {
             *member = next.into();

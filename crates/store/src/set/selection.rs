@@ -32,8 +32,8 @@ enum Rule {
     Repeats(Box<Repeats>),
 }
 
-pub struct Selection<'t> {
-    cursors: Vec<Cursor<'t>>,
+pub struct Selection {
+    cursors: Vec<Cursor>,
     rule: Rule,
     /// The rule as it was before the first step, with the random numbers that it will come upon.
     start: Rule,
@@ -41,28 +41,28 @@ pub struct Selection<'t> {
     len: Option<u64>,
 }
 
-impl<'t> Selection<'t> {
+impl Selection {
     /// The result of an operation, in byte order. All keys must hold sets or nothing, those included that
     /// cannot have a part in the result.
-    pub fn of(txn: &'t ReadTxn, operation: Operation, names: &[&[u8]]) -> Result<Selection<'t>> {
+    pub fn of(txn: &ReadTxn, operation: Operation, names: &[&[u8]]) -> Result<Selection> {
         let mut sets = Vec::with_capacity(names.len());
         for name in names {
             sets.push(Set::open(txn, name)?);
         }
         Ok(match operation {
-            Operation::Union => Self::union(txn, sets)?,
-            Operation::Intersection => Self::intersection(txn, sets)?,
-            Operation::Difference => Self::difference(txn, sets)?,
+            Operation::Union => Self::union(txn, sets),
+            Operation::Intersection => Self::intersection(txn, sets),
+            Operation::Difference => Self::difference(txn, sets),
         })
     }
 
-    fn union(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
+    fn union(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
         sets.retain(|set| !set.is_empty());
         keep_distinct(&mut sets);
         Self::over_sets(txn, Rule::Union(Union::default()), &sets)
     }
 
-    fn intersection(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
+    fn intersection(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
         if sets.iter().any(Set::is_empty) {
             sets.clear();
         }
@@ -71,7 +71,7 @@ impl<'t> Selection<'t> {
         Self::over_sets(txn, Rule::Intersection(Intersection::default()), &sets)
     }
 
-    fn difference(txn: &'t ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
+    fn difference(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
         let mut others = sets.split_off(1.min(sets.len()));
         others.retain(|set| !set.is_empty());
         keep_distinct(&mut others);
@@ -88,34 +88,34 @@ impl<'t> Selection<'t> {
     }
 
     /// By a rule that gives all members of a set that is alone.
-    fn over_sets(txn: &'t ReadTxn, rule: Rule, sets: &[Set]) -> Result<Self> {
+    fn over_sets(txn: &ReadTxn, rule: Rule, sets: &[Set]) -> Self {
         let len = match sets {
             [] => Some(0),
             [alone] => Some(alone.len()),
             _ => None,
         };
-        let walks = Walks::new(txn, sets.len())?;
-        Ok(Self::new(&walks, rule, sets, len))
+        let walks = Walks::new(txn, sets.len());
+        Self::new(&walks, rule, sets, len)
     }
 
     /// That many different members at random, or all if there are fewer; in byte order.
-    pub fn sample(txn: &'t ReadTxn, set: &Set, count: u64) -> Self {
+    pub fn sample(txn: &ReadTxn, set: &Set, count: u64) -> Self {
         let count = count.min(set.len());
         Self::chosen(txn, set, &Lottery::new(count, set.len()), count)
     }
 
     /// The members that a lottery chooses, which are `count`.
-    pub(super) fn chosen(txn: &'t ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
+    pub(super) fn chosen(txn: &ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
         Self::of_lottery(txn, set, lottery, true, count)
     }
 
     /// The members that the same lottery leaves.
-    pub(super) fn left_over(txn: &'t ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
+    pub(super) fn left_over(txn: &ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
         Self::of_lottery(txn, set, lottery, false, set.len() - count)
     }
 
     fn of_lottery(
-        txn: &'t ReadTxn,
+        txn: &ReadTxn,
         set: &Set,
         lottery: &Lottery,
         gives_chosen: bool,
@@ -129,17 +129,17 @@ impl<'t> Selection<'t> {
     }
 
     /// So many draws from a set that is not empty, each giving any member, in random order.
-    pub fn repeats(txn: &'t ReadTxn, set: &Set, count: u64) -> Self {
+    pub fn repeats(txn: &ReadTxn, set: &Set, count: u64) -> Self {
         let rule = Rule::Repeats(Box::new(Repeats(Draws::new(count, set.len()))));
         Self::over_one(txn, rule, set, count)
     }
 
-    fn over_one(txn: &'t ReadTxn, rule: Rule, set: &Set, len: u64) -> Self {
+    fn over_one(txn: &ReadTxn, rule: Rule, set: &Set, len: u64) -> Self {
         let walks = Walks::of_few(txn);
         Self::new(&walks, rule, std::slice::from_ref(set), Some(len))
     }
 
-    fn new(walks: &Walks<'t>, rule: Rule, sets: &[Set], len: Option<u64>) -> Self {
+    fn new(walks: &Walks<'_>, rule: Rule, sets: &[Set], len: Option<u64>) -> Self {
         Selection {
             cursors: sets.iter().map(|set| Cursor::new(walks, set)).collect(),
             start: rule.clone(),
@@ -176,23 +176,6 @@ impl<'t> Selection<'t> {
             cursor.rewind();
         }
         self.rule = self.start.clone();
-    }
-
-    /// Whether it shows pending changes, so that it cannot outlive its transaction.
-    pub fn has_pending(&self) -> bool {
-        self.cursors.iter().any(Cursor::has_pending)
-    }
-
-    /// The same selection, free of the transaction, if it shows no pending changes.
-    pub fn into_stored(self) -> Option<Selection<'static>> {
-        let cursors = self.cursors.into_iter().map(Cursor::into_stored);
-        Some(Selection {
-            cursors: cursors.collect::<Option<_>>()?,
-            rule: self.rule,
-            start: self.start,
-            member: self.member,
-            len: self.len,
-        })
     }
 }
 

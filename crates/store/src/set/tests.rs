@@ -73,7 +73,7 @@ fn rows_of(txn: &ReadTxn, name: &[u8]) -> Vec<Vec<u8>> {
     members
 }
 
-fn drain(selection: &mut Selection<'_>) -> Vec<Vec<u8>> {
+fn drain(selection: &mut Selection) -> Vec<Vec<u8>> {
     let mut members = Vec::new();
     loop {
         match selection.step().unwrap() {
@@ -85,7 +85,7 @@ fn drain(selection: &mut Selection<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Everything a selection gives, which must be the same when it starts again.
-fn all_of(mut selection: Selection<'_>) -> Vec<Vec<u8>> {
+fn all_of(mut selection: Selection) -> Vec<Vec<u8>> {
     let members = drain(&mut selection);
     selection.rewind();
     assert_eq!(drain(&mut selection), members);

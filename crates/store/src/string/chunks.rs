@@ -19,13 +19,13 @@ pub(super) fn start_of(number: u32) -> u64 {
 }
 
 /// Reads a part of a chunked string in order, filling in what is absent.
-pub struct Chunks<'t> {
-    rows: Rows<'t>,
+pub struct Chunks {
+    rows: Rows,
     cursor: Cursor,
 }
 
-impl<'t> Chunks<'t> {
-    pub(super) fn open(txn: &'t ReadTxn, key: &Key, version: u64, range: Range<u64>) -> Chunks<'t> {
+impl Chunks {
+    pub(super) fn open(txn: &ReadTxn, key: &Key, version: u64, range: Range<u64>) -> Chunks {
         let cursor = Cursor::new(key, version, range);
         let (_, upper) = key.version_range(version);
         Chunks {
@@ -42,18 +42,6 @@ impl<'t> Chunks<'t> {
     /// Bytes still to come.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining()
-    }
-
-    /// The same, free of the transaction, if it has no changes that this must show.
-    pub fn into_stored(self) -> Option<Chunks<'static>> {
-        Some(Chunks {
-            rows: self.rows.into_stored()?,
-            cursor: self.cursor,
-        })
-    }
-
-    pub fn has_pending(&self) -> bool {
-        self.rows.has_pending()
     }
 
     /// Appends at most one chunk's worth of bytes; false when there are no more.
@@ -96,7 +84,7 @@ impl Cursor {
         self.end - self.position
     }
 
-    pub(super) fn append_next(&mut self, rows: &mut Rows<'_>, out: &mut Vec<u8>) -> Result<bool> {
+    pub(super) fn append_next(&mut self, rows: &mut Rows, out: &mut Vec<u8>) -> Result<bool> {
         if self.position == self.end {
             return Ok(false);
         }
@@ -116,7 +104,7 @@ impl Cursor {
         &mut self,
         number: u32,
         wanted: Range<usize>,
-        rows: &mut Rows<'_>,
+        rows: &mut Rows,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         if let Some((ahead, bytes)) = &self.ahead {

@@ -14,10 +14,10 @@ use crate::key::Key;
 use crate::txn::ReadTxn;
 
 /// Strings one after the other, as they were when this was opened.
-pub struct Strings<'t> {
+pub struct Strings {
     keys: std::vec::IntoIter<Key>,
-    metadata: Rows<'t>,
-    data: Rows<'t>,
+    metadata: Rows,
+    data: Rows,
     now_ms: u64,
     may_have_legacy: bool,
     /// The large string that is being read.
@@ -34,9 +34,9 @@ pub enum Next<'s> {
     Large(u64),
 }
 
-impl<'t> Strings<'t> {
+impl Strings {
     /// The latches of all keys are held until this returns, and no longer needed afterwards.
-    pub fn open(txn: &'t ReadTxn, names: &[&[u8]]) -> Strings<'t> {
+    pub fn open(txn: &ReadTxn, names: &[&[u8]]) -> Strings {
         let keys: Vec<Key> = names.iter().map(|name| txn.key(name)).collect();
         let walk = |family| txn.rows(family, &[], &[], Direction::Forward);
         Strings {
@@ -56,22 +56,6 @@ impl<'t> Strings<'t> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    pub fn has_pending(&self) -> bool {
-        self.metadata.has_pending() || self.data.has_pending()
-    }
-
-    /// The same, free of the transaction, if it has no changes that this must show.
-    pub fn into_stored(self) -> Option<Strings<'static>> {
-        Some(Strings {
-            keys: self.keys,
-            metadata: self.metadata.into_stored()?,
-            data: self.data.into_stored()?,
-            now_ms: self.now_ms,
-            may_have_legacy: self.may_have_legacy,
-            large: self.large,
-        })
     }
 
     /// Goes on to the next key; `None` after the last.

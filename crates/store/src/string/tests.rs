@@ -410,8 +410,8 @@ fn a_reader_that_left_its_transaction_sees_the_value_it_started_with() {
     store.commit_blocking(&mut txn).unwrap();
 
     let string = Str::find(&txn, b"k").unwrap().unwrap();
-    let mut chunks = string.chunks(&txn).unwrap().into_stored().unwrap();
-    let mut strings = Strings::open(&txn, &[b"k"]).into_stored().unwrap();
+    let mut chunks = string.chunks(&txn).unwrap();
+    let mut strings = Strings::open(&txn, &[b"k"]);
     drop(string);
     set(&mut txn, b"k", b"small", Expiry::Never).unwrap();
     store.commit_blocking(&mut txn).unwrap();

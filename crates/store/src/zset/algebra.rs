@@ -78,24 +78,24 @@ impl Source {
 }
 
 /// The result of an operation, member by member. It may be made again, and of the same rows.
-pub struct Algebra<'t> {
+pub struct Algebra {
     operation: Operation,
     aggregate: Aggregate,
     /// Of a union, those that are over. Otherwise the first leads, and the others have to keep up with it.
-    walks: Vec<Walk<'t>>,
+    walks: Vec<Walk>,
     /// Of a union, those that are not over.
-    heap: BinaryHeap<Reverse<Walk<'t>>>,
+    heap: BinaryHeap<Reverse<Walk>>,
     member: Vec<u8>,
     score: f64,
 }
 
-impl<'t> Algebra<'t> {
+impl Algebra {
     pub fn new(
-        txn: &'t ReadTxn,
+        txn: &ReadTxn,
         operation: Operation,
         aggregate: Aggregate,
         mut sources: Vec<Source>,
-    ) -> Result<Algebra<'t>> {
+    ) -> Result<Algebra> {
         if operation != Operation::Difference {
             sources.sort_by_key(|source| source.collection.len());
         }
@@ -109,7 +109,7 @@ impl<'t> Algebra<'t> {
         if is_void {
             sources.clear();
         }
-        let opener = Walks::new(txn, sources.len())?;
+        let opener = Walks::new(txn, sources.len());
         let walks = sources.into_iter().enumerate();
         let mut algebra = Algebra {
             operation,
@@ -238,38 +238,12 @@ impl<'t> Algebra<'t> {
         leader.advance()?;
         Ok(Step::Member)
     }
-
-    /// Whether it shows pending changes, so that it cannot outlive its transaction.
-    pub fn has_pending(&self) -> bool {
-        let under_way = self.heap.iter().map(|Reverse(walk)| walk);
-        let mut walks = self.walks.iter().chain(under_way);
-        walks.any(|walk| walk.rows.has_pending())
-    }
-
-    /// The same, free of the transaction, if it shows no pending changes.
-    pub fn into_stored(self) -> Option<Algebra<'static>> {
-        let heap = self.heap.into_iter();
-        Some(Algebra {
-            operation: self.operation,
-            aggregate: self.aggregate,
-            walks: self
-                .walks
-                .into_iter()
-                .map(Walk::into_stored)
-                .collect::<Option<_>>()?,
-            heap: heap
-                .map(|Reverse(walk)| walk.into_stored().map(Reverse))
-                .collect::<Option<_>>()?,
-            member: self.member,
-            score: self.score,
-        })
-    }
 }
 
 /// A walk over a source that stands at a member, or is over.
-struct Walk<'t> {
+struct Walk {
     source: Source,
-    rows: ElementRows<'t>,
+    rows: ElementRows,
     /// The place among the sources; of equal members the earlier source's comes first.
     turn: usize,
     member: Vec<u8>,
@@ -277,9 +251,9 @@ struct Walk<'t> {
     is_over: bool,
 }
 
-impl<'t> Walk<'t> {
+impl Walk {
     /// A walk that is over, until it is rewound.
-    fn new(opener: &Walks<'t>, turn: usize, source: Source) -> Walk<'t> {
+    fn new(opener: &Walks<'_>, turn: usize, source: Source) -> Walk {
         Walk {
             rows: opener.open(&source.collection),
             source,
@@ -295,17 +269,6 @@ impl<'t> Walk<'t> {
         self.rows.rewind();
         self.is_over = self.source.collection.is_empty();
         self.advance()
-    }
-
-    fn into_stored(self) -> Option<Walk<'static>> {
-        Some(Walk {
-            source: self.source,
-            rows: self.rows.into_stored()?,
-            turn: self.turn,
-            member: self.member,
-            score: self.score,
-            is_over: self.is_over,
-        })
     }
 
     fn weighted(&self) -> f64 {
@@ -351,22 +314,22 @@ impl<'t> Walk<'t> {
 
 // The order of a union: by member, and by source where the members are equal.
 
-impl Ord for Walk<'_> {
+impl Ord for Walk {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (&self.member, self.turn).cmp(&(&other.member, other.turn))
     }
 }
 
-impl PartialOrd for Walk<'_> {
+impl PartialOrd for Walk {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Walk<'_> {
+impl PartialEq for Walk {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Walk<'_> {}
+impl Eq for Walk {}

@@ -58,12 +58,7 @@ impl Zset {
     }
 
     /// A walk that begins with the `rank`-th member, counted in the walk's own direction.
-    pub fn rows_from<'t>(
-        &self,
-        txn: &'t ReadTxn,
-        rank: u64,
-        direction: Direction,
-    ) -> Result<Rows<'t>> {
+    pub fn rows_from(&self, txn: &ReadTxn, rank: u64, direction: Direction) -> Result<Rows> {
         let mut rows = self.rows(txn, &self.whole(), direction);
         if rank > 0 && rank < self.len() {
             let from_bottom = match direction {
@@ -97,14 +92,14 @@ impl Zset {
     }
 
     /// At most `limit` rows of a span, after the first `offset` of the walk; and how many they are.
-    pub fn window<'t>(
+    pub fn window(
         &self,
-        txn: &'t ReadTxn,
+        txn: &ReadTxn,
         span: &Span,
         direction: Direction,
         offset: u64,
         limit: u64,
-    ) -> Result<(Rows<'t>, u64)> {
+    ) -> Result<(Rows, u64)> {
         let mut rows = self.rows(txn, span, direction);
         if span.is_empty() || offset >= self.len() || limit == 0 {
             return Ok((rows, 0));
@@ -124,7 +119,7 @@ impl Zset {
 }
 
 /// Passes over at most `count` rows; how many there were.
-fn skip(txn: &ReadTxn, rows: &mut Rows<'_>, count: u64) -> Result<u64> {
+fn skip(txn: &ReadTxn, rows: &mut Rows, count: u64) -> Result<u64> {
     let mut passed = 0;
     while passed < count && rows.next()?.is_some() {
         txn.step()?;

@@ -41,7 +41,7 @@ pub enum Popped {
     /// They can still be read when the change has been committed.
     Many {
         count: u64,
-        rows: Box<Rows<'static>>,
+        rows: Box<Rows>,
         keys: ScoreRows,
     },
 }
@@ -77,8 +77,6 @@ impl Zset {
         let keys = self.score_rows();
         let Span { lower, upper } = self.whole();
         let mut rows = self.rows(txn, &self.whole(), direction);
-        // A walk that shows pending changes ends with its transaction.
-        let must_collect = txn.is_patient() && rows.has_pending();
         let (mut members, mut bytes, mut last) = (Vec::new(), 0, Vec::new());
         let mut are_few = true;
         let mut left = count;
@@ -91,7 +89,7 @@ impl Zset {
                 last = key.to_vec();
             }
             bytes += key.len() + OVERHEAD;
-            are_few = bytes <= handful || must_collect;
+            are_few = bytes <= handful;
             if are_few {
                 members.push(keys.scored(key));
             } else if !txn.is_patient() {
@@ -102,12 +100,8 @@ impl Zset {
             }
         }
         let popped = if are_few {
-            drop(rows);
             Popped::Few(members)
         } else {
-            let Some(mut rows) = rows.into_stored() else {
-                unreachable!("a walk with pending changes is collected");
-            };
             rows.rewind();
             let rows = Box::new(rows);
             Popped::Many { count, rows, keys }

@@ -130,14 +130,14 @@ impl Zset {
     }
 
     /// At most `limit` members of a range, after the first `offset` of the walk; and how many they are.
-    pub fn window_of_members<'t>(
+    pub fn window_of_members(
         &self,
-        txn: &'t ReadTxn,
+        txn: &ReadTxn,
         range: &LexRange<'_>,
         direction: Direction,
         offset: u64,
         limit: u64,
-    ) -> Result<(Rows<'t>, u64)> {
+    ) -> Result<(Rows, u64)> {
         match self.common_score(txn)? {
             Some(score) => {
                 let span = self.span_of_equal_scores(score, range);

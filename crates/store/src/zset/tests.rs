@@ -29,7 +29,7 @@ fn open_store(path: &std::path::Path) -> Arc<Store> {
     Store::open(path, options).unwrap()
 }
 
-fn collect(mut rows: Rows<'_>, keys: ScoreRows) -> Vec<Scored> {
+fn collect(mut rows: Rows, keys: ScoreRows) -> Vec<Scored> {
     let mut all = Vec::new();
     while let Some((key, value)) = rows.next().unwrap() {
         assert!(value.is_empty());
@@ -110,7 +110,7 @@ fn check_ranges(txn: &ReadTxn, name: &[u8], model: &Model, question: &Question) 
     check_window(window, zset.score_rows(), &expected);
 }
 
-fn check_window((mut rows, count): (Rows<'_>, u64), keys: ScoreRows, expected: &[Scored]) {
+fn check_window((mut rows, count): (Rows, u64), keys: ScoreRows, expected: &[Scored]) {
     assert_eq!(count, expected.len() as u64);
     for scored in expected {
         let (key, _) = rows.next().unwrap().unwrap();
@@ -342,7 +342,6 @@ fn a_result_can_be_made_again() {
         let sources = [(0, 1.0), (1, 1.0)];
         let mut made = merge(&txn, operation, Aggregate::Sum, &sources);
         made.step().unwrap();
-        let mut made = made.into_stored().unwrap();
         for _ in 0..2 {
             made.rewind().unwrap();
             let mut all = Vec::new();

@@ -63,7 +63,7 @@ type RowText = Box<dyn Fn(&[u8], &[u8]) -> String>;
 
 /// What a reader took along when it let go of the latch.
 struct Walk {
-    rows: Rows<'static>,
+    rows: Rows,
     size: u64,
     text: RowText,
 }
@@ -74,12 +74,11 @@ fn utf8(bytes: &[u8]) -> String {
 
 fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
     let name = kind.as_bytes();
-    let free = |rows: Rows<'_>| rows.into_stored().unwrap();
     match kind {
         "hash" => {
             let hash = Hash::open(txn, name).unwrap();
             Walk {
-                rows: free(hash.rows(txn)),
+                rows: hash.rows(txn),
                 size: hash.len(),
                 text: Box::new(move |key, value| {
                     assert_eq!(hash.field_of(key), value);
@@ -90,7 +89,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "set" => {
             let set = Set::open(txn, name).unwrap();
             Walk {
-                rows: free(set.rows(txn)),
+                rows: set.rows(txn),
                 size: set.len(),
                 text: Box::new(move |key, _| utf8(set.member_of(key))),
             }
@@ -98,7 +97,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "list" => {
             let list = List::open(txn, name).unwrap();
             Walk {
-                rows: free(list.rows(txn, 0..list.len(), Direction::Forward)),
+                rows: list.rows(txn, 0..list.len(), Direction::Forward),
                 size: list.len(),
                 text: Box::new(|_, value| utf8(value)),
             }
@@ -107,7 +106,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
             let zset = Zset::open(txn, name).unwrap();
             let reader = zset.score_rows();
             Walk {
-                rows: free(zset.rows(txn, &zset.whole(), Direction::Forward)),
+                rows: zset.rows(txn, &zset.whole(), Direction::Forward),
                 size: zset.len(),
                 text: Box::new(move |key, _| utf8(reader.member(key))),
             }

@@ -7,7 +7,7 @@ use cairn_store::{Error, Hash, Result, WriteTxn};
 use super::Args;
 use crate::command::string::{NOT_FINITE, WOULD_OVERFLOW};
 
-pub fn hincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn hincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = args.int(3)?;
     let mut sum = 0;
     update(txn, args, |value| {
@@ -18,7 +18,7 @@ pub fn hincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(sum))
 }
 
-pub fn hincrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn hincrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = LongDouble::parse(args[3]).ok_or(Error::NOT_FLOAT)?;
     if !increment.is_finite() {
         return Err(Error::fixed("ERR value is NaN or Infinity"));

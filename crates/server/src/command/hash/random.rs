@@ -9,7 +9,7 @@ use cairn_store::{Hash, ReadTxn, Result};
 use super::Args;
 use crate::command::random::{Item, Request};
 
-pub fn hrandfield<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn hrandfield(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let request = Request::parse(args, "withvalues")?;
     let hash = Hash::open(txn, args[1])?;
     let fields = Fields {

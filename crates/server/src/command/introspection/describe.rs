@@ -8,11 +8,11 @@ use crate::command::keys::{KeySpec, Place};
 use crate::command::{Args, Command, all, find, syntax};
 use crate::session::Session;
 
-pub fn everything(_: &mut Session, _: &Args) -> Result<Reply<'static>> {
+pub fn everything(_: &mut Session, _: &Args) -> Result<Reply> {
     Ok(all().map(describe).collect())
 }
 
-pub fn info(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
+pub fn info(session: &mut Session, args: &Args) -> Result<Reply> {
     if args.len() == 2 {
         return everything(session, args);
     }
@@ -22,7 +22,7 @@ pub fn info(session: &mut Session, args: &Args) -> Result<Reply<'static>> {
         .collect())
 }
 
-pub fn docs(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+pub fn docs(_: &mut Session, args: &Args) -> Result<Reply> {
     if args.len() == 2 {
         return Ok(document_all(all()));
     }
@@ -47,11 +47,11 @@ fn find_by_full_name(name: &[u8]) -> Option<&'static Command> {
     })
 }
 
-fn simple_set(names: impl Iterator<Item = String>) -> Reply<'static> {
+fn simple_set(names: impl Iterator<Item = String>) -> Reply {
     Reply::Set(names.map(|name| Reply::Status(name.into_bytes())).collect())
 }
 
-fn describe(command: &'static Command) -> Reply<'static> {
+fn describe(command: &'static Command) -> Reply {
     let flags = command.all_flags();
     let categories = categories(flags, command.about.group);
     let range = plain_range(command.keys.0);
@@ -102,7 +102,7 @@ fn plain_range(specs: &[KeySpec]) -> Range {
     whole
 }
 
-fn describe_spec(command: &Command, spec: &KeySpec) -> Reply<'static> {
+fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
     let mut flags: Vec<String> = spec
         .access
         .names()
@@ -152,12 +152,12 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply<'static> {
     ])
 }
 
-fn document_all(commands: impl Iterator<Item = &'static Command>) -> Reply<'static> {
+fn document_all(commands: impl Iterator<Item = &'static Command>) -> Reply {
     let documented = commands.map(|command| (command.full_name.into(), document(command)));
     Reply::Map(documented.collect())
 }
 
-fn document(command: &'static Command) -> Reply<'static> {
+fn document(command: &'static Command) -> Reply {
     let about = &command.about;
     let mut fields = vec![
         ("summary".into(), about.summary.into()),

@@ -9,7 +9,7 @@ use crate::command::Args;
 use crate::command::args::{int, is};
 use crate::config::{ENCODINGS, Small};
 
-pub fn object_encoding(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn object_encoding(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let key = txn.key(args[2]);
     match txn.find(&key)? {
         Some(found) => Ok(encoding_of(txn, &key, &found)?.into()),
@@ -17,14 +17,14 @@ pub fn object_encoding(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
     }
 }
 
-pub fn object_refcount(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn object_refcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let exists = txn.exists(&txn.key(args[2]))?;
     Ok(exists.then_some(1i64).into())
 }
 
 /// Uses are not counted, and when a key was last read is not recorded: reading writes nothing. So every
 /// key is as if it had just been used.
-pub fn object_idletime(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn object_idletime(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if !txn.exists(&txn.key(args[2]))? {
         return Ok(Reply::Null);
     }
@@ -37,7 +37,7 @@ pub fn object_idletime(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(0))
 }
 
-pub fn object_freq(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn object_freq(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if !txn.exists(&txn.key(args[2]))? {
         return Ok(Reply::Null);
     }
@@ -127,7 +127,7 @@ const METADATA_HEAD: usize = 25;
 /// How many elements are looked at unless the caller says otherwise.
 const SAMPLES: u64 = 5;
 
-pub fn memory_usage(txn: &ReadTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn memory_usage(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut samples = SAMPLES;
     let mut options = args.options(3);
     while let Some(option) = options.next() {

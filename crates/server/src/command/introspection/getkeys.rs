@@ -8,12 +8,12 @@ use crate::command::keys::{Access, Place};
 use crate::command::{Args, Command, find};
 use crate::session::Session;
 
-pub fn keys(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+pub fn keys(_: &mut Session, args: &Args) -> Result<Reply> {
     let named = named_keys(&Args::new(args.rest(2)))?;
     Ok(named.into_iter().map(|(key, _)| key).collect())
 }
 
-pub fn keys_and_flags(_: &mut Session, args: &Args) -> Result<Reply<'static>> {
+pub fn keys_and_flags(_: &mut Session, args: &Args) -> Result<Reply> {
     let named = named_keys(&Args::new(args.rest(2)))?;
     let pairs = named.into_iter().map(|(key, access)| {
         let flags = access.names().into_iter().map(Reply::Simple).collect();

@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use cairn_resp::{Detached, Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{End, Error, List, ReadTxn, Result};
 
 use super::count_from;
 use crate::command::Args;
 use crate::command::args::int;
 
-pub(super) fn lpos<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub(super) fn lpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let search = Search::parse(args)?;
     let list = List::open(txn, args[1])?;
     let limit = search.limit();
@@ -118,12 +118,5 @@ impl ReplyStream for Positions {
             }
         }
         Ok(Progress::More)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        Ok(self)
     }
 }

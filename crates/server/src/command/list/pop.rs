@@ -9,15 +9,15 @@ use crate::command::args::is;
 use crate::command::stream::with_key;
 use crate::command::{Args, wrong_arity};
 
-pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, "lpop", End::Left)
 }
 
-pub(super) fn rpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub(super) fn rpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, "rpop", End::Right)
 }
 
-fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply<'static>> {
+fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply> {
     if args.len() > 3 {
         return Err(wrong_arity(name));
     }
@@ -27,7 +27,7 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply<'s
     let mut list = List::open(txn, args[1])?;
     match count {
         Some(_) if !list.exists() => Ok(Reply::NullArray),
-        Some(count) => pop_several(txn, list, end, count),
+        Some(count) => Ok(pop_several(txn, list, end, count)),
         None => {
             let element = list.pop(txn, end)?;
             list.save(txn);
@@ -36,7 +36,7 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply<'s
     }
 }
 
-pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let keys = count_from(args[1], 1, "ERR numkeys should be greater than 0")?;
     let end_at = usize::try_from(keys).map_or(usize::MAX, |keys| keys.saturating_add(2));
     let end = end_named(args.get(end_at).ok_or(Error::SYNTAX)?)?;
@@ -52,45 +52,30 @@ pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     for name in &args[2..end_at] {
         let list = List::open(txn, name)?;
         if list.exists() {
-            let elements = pop_several(txn, list, end, count.unwrap_or(1))?;
+            let elements = pop_several(txn, list, end, count.unwrap_or(1));
             return Ok(with_key(name, elements));
         }
     }
     Ok(Reply::NullArray)
 }
 
-fn pop_several(txn: &mut WriteTxn, mut list: List, end: End, count: u64) -> Result<Reply<'static>> {
-    let reply = popped(txn, &list, end, count)?;
+/// Takes the elements nearest to an end. A walk that is opened before goes on to show them, so those of a
+/// long list can be streamed.
+fn pop_several(txn: &mut WriteTxn, mut list: List, end: End, count: u64) -> Reply {
+    let positions = list.outermost(end, count);
+    let taken = positions.end - positions.start;
+    let reply = elements(taken, list.rows(txn, positions, end.direction()));
     list.drop_outermost(end, count);
     list.save(txn);
-    Ok(reply)
+    reply
 }
 
-/// The elements nearest to an end. A pop leaves their rows where they are, so even those of a long list
-/// can be streamed.
-fn popped(txn: &WriteTxn, list: &List, end: End, count: u64) -> Result<Reply<'static>> {
-    let positions = list.outermost(end, count);
-    let count = positions.end - positions.start;
-    let walk = || list.rows(txn, positions.clone(), end.direction());
-    if let Some(rows) = walk().into_stored() {
-        return Ok(elements(count, rows));
-    }
-    // Rows that this transaction has changed live no longer than it does.
-    let mut rows = walk();
-    let mut copies = Vec::new();
-    while let Some((_, element)) = rows.next()? {
-        txn.step()?;
-        copies.push(Reply::from(element));
-    }
-    Ok(Reply::Array(copies))
-}
-
-pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (from, to) = (end_named(args[3])?, end_named(args[4])?);
     move_element(txn, (args[1], from), (args[2], to))
 }
 
-pub(super) fn rpoplpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub(super) fn rpoplpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     move_element(txn, (args[1], End::Right), (args[2], End::Left))
 }
 
@@ -98,7 +83,7 @@ fn move_element(
     txn: &mut WriteTxn,
     (source_name, from): (&[u8], End),
     (target_name, to): (&[u8], End),
-) -> Result<Reply<'static>> {
+) -> Result<Reply> {
     let mut source = List::open(txn, source_name)?;
     if !source.exists() {
         return Ok(Reply::Null);

@@ -4,11 +4,11 @@
 //! has been made. So it is made once to be counted. If the result is small it has been collected on the
 //! way; if not, it is made again, on the same pinned rows, while it is sent.
 
-use cairn_resp::{Progress, Reply, StreamError, Writer};
+use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::set::{Selection, Step};
-use cairn_store::{Error, ReadTxn, Result};
+use cairn_store::{ReadTxn, Result};
 
-use crate::command::stream::{self, Pieces, ROWS_PER_PIECE};
+use crate::command::stream::ROWS_PER_PIECE;
 
 /// Results up to this are collected.
 const FEW: u64 = 512;
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// The members of a selection that stands before its first.
-pub fn members<'t>(txn: &ReadTxn, kind: Kind, mut selection: Selection<'t>) -> Result<Reply<'t>> {
+pub fn members(txn: &ReadTxn, kind: Kind, mut selection: Selection) -> Result<Reply> {
     let count = match selection.known_len() {
         Some(count) if count > FEW => count,
         known => {
@@ -37,16 +37,11 @@ pub fn members<'t>(txn: &ReadTxn, kind: Kind, mut selection: Selection<'t>) -> R
             known.unwrap_or(count)
         }
     };
-    // A stream that shows pending changes would have to wait until there are none, and a busy thread
-    // has always some.
-    if selection.has_pending() && !txn.is_patient() {
-        return Err(Error::TooLong);
-    }
     Ok(stream(kind, count, selection))
 }
 
 /// The members, if they are few, and how many there are. More than a few are counted only.
-fn collect(txn: &ReadTxn, selection: &mut Selection<'_>) -> Result<(Vec<Reply<'static>>, u64)> {
+fn collect(txn: &ReadTxn, selection: &mut Selection) -> Result<(Vec<Reply>, u64)> {
     let (mut collected, mut bytes, mut count) = (Vec::new(), 0, 0);
     loop {
         txn.step()?;
@@ -66,16 +61,17 @@ fn collect(txn: &ReadTxn, selection: &mut Selection<'_>) -> Result<(Vec<Reply<'s
 }
 
 /// The members of a selection that is known to have so many.
-pub fn stream(kind: Kind, count: u64, selection: Selection<'_>) -> Reply<'_> {
-    let members = Members {
+pub fn stream(kind: Kind, count: u64, selection: Selection) -> Reply {
+    Reply::Stream(Box::new(Members {
         header: Some(kind),
+        selection,
         left: count,
-    };
-    stream::reply(selection, members)
+    }))
 }
 
 struct Members {
     header: Option<Kind>,
+    selection: Selection,
     left: u64,
 }
 
@@ -90,12 +86,9 @@ impl Members {
     }
 }
 
-impl Pieces for Members {
-    type Walk<'t> = Selection<'t>;
-
+impl ReplyStream for Members {
     fn write(
         &mut self,
-        selection: &mut Selection<'_>,
         out: &mut Writer<'_>,
         limit: usize,
     ) -> std::result::Result<Progress, StreamError> {
@@ -107,9 +100,9 @@ impl Pieces for Members {
             if out.len() >= limit {
                 break;
             }
-            match selection.step().map_err(StreamError::new)? {
+            match self.selection.step().map_err(StreamError::new)? {
                 Step::Member => {
-                    out.bulk(selection.member());
+                    out.bulk(self.selection.member());
                     self.left -= 1;
                 }
                 Step::Onward => {}

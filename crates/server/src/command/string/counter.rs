@@ -10,26 +10,26 @@ use crate::command::args;
 pub const WOULD_OVERFLOW: Error = Error::fixed("ERR increment or decrement would overflow");
 pub const NOT_FINITE: Error = Error::fixed("ERR increment would produce NaN or Infinity");
 
-pub fn incr(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn incr(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     add(txn, args[1], 1)
 }
 
-pub fn decr(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn decr(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     add(txn, args[1], -1)
 }
 
-pub fn incrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn incrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = args.int(2)?;
     add(txn, args[1], increment)
 }
 
-pub fn decrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn decrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = args.int(2)?.checked_neg();
     let increment = increment.ok_or(Error::fixed("ERR decrement would overflow"))?;
     add(txn, args[1], increment)
 }
 
-fn add(txn: &mut WriteTxn, name: &[u8], increment: i64) -> Result<Reply<'static>> {
+fn add(txn: &mut WriteTxn, name: &[u8], increment: i64) -> Result<Reply> {
     let edit = Edit::open(txn, name)?;
     // What is not inline is too long for a number, and an empty text is none.
     let value = if edit.exists() {
@@ -42,7 +42,7 @@ fn add(txn: &mut WriteTxn, name: &[u8], increment: i64) -> Result<Reply<'static>
     Ok(Reply::Int(sum))
 }
 
-pub fn incrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn incrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let edit = Edit::open(txn, args[1])?;
     let value = if edit.exists() { edit.inline() } else { b"0" };
     let value = LongDouble::parse(value).ok_or(Error::NOT_FLOAT)?;

@@ -11,14 +11,14 @@ use crate::command::args::is;
 /// How much of MGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
 
-pub fn get<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn get(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.string(args[1])? {
         Some(string) => reply::part(point, &string, 0..string.len()),
         None => Ok(Reply::Null),
     }
 }
 
-pub fn mget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let names = args.rest(1);
     let mut values = Vec::with_capacity(names.len());
     let mut bytes = 0;
@@ -37,25 +37,25 @@ pub fn mget<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(Reply::Array(values))
 }
 
-pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let Some(string) = Str::find(txn, args[1])? else {
         return Ok(Reply::Null);
     };
-    let value = reply::before_change(txn, &string)?;
+    let value = reply::before_change(txn, &string);
     let stamp = string.stamp();
     drop(string);
     txn.remove(&txn.key(args[1]), &stamp);
     Ok(value)
 }
 
-pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let lifetime = parse_getex(args)?;
     let Some(string) = Str::find(txn, args[1])? else {
         return Ok(Reply::Null);
     };
     let now_ms = txn.now_ms();
     let at_ms = lifetime.given_ms(now_ms, "getex")?;
-    let value = reply::before_change(txn, &string)?;
+    let value = reply::before_change(txn, &string);
     let before = string.stamp().expire_ms;
     drop(string);
     match at_ms {

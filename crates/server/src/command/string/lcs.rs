@@ -22,7 +22,7 @@ const REDIS_CELL: u64 = 4;
 /// The most pairs that are looked at on a connection thread: a few milliseconds.
 const SHORT_TABLE: u64 = 1 << 20;
 
-pub fn lcs<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn lcs(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let a = find(txn, args[1])?;
     let b = find(txn, args[2])?;
     let options = Options::parse(args)?;
@@ -93,7 +93,7 @@ impl Options {
         Ok(parsed)
     }
 
-    fn indexes_of(&self, runs: &[Run]) -> Reply<'static> {
+    fn indexes_of(&self, runs: &[Run]) -> Reply {
         let total: usize = runs.iter().map(|run| run.length).sum();
         let long_enough = runs
             .iter()
@@ -113,7 +113,7 @@ impl Options {
 }
 
 /// First and last position.
-fn bounds(start: usize, length: usize) -> Reply<'static> {
+fn bounds(start: usize, length: usize) -> Reply {
     [start, start + length - 1].into_iter().collect()
 }
 

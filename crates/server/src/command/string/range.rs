@@ -19,18 +19,18 @@ fn check_length(limit: u64, offset: u64, added: &[u8]) -> Result<()> {
     }
 }
 
-pub fn strlen<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn strlen(point: Point<'_>, args: &Args) -> Result<Reply> {
     let string = point.string(args[1])?;
     Ok(string.map_or(0, |string| string.len()).into())
 }
 
-pub fn append(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn append(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let edit = Edit::open(txn, args[1])?;
     check_length(max_length(txn), edit.len(), args[2])?;
     Ok(edit.append(txn, args[2])?.into())
 }
 
-pub fn setrange(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn setrange(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let offset = u64::try_from(args.int(2)?);
     let offset = offset.map_err(|_| Error::fixed("ERR offset is out of range"))?;
     let edit = Edit::open(txn, args[1])?;
@@ -42,7 +42,7 @@ pub fn setrange(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(edit.write_at(txn, offset, bytes)?.into())
 }
 
-pub fn getrange<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn getrange(point: Point<'_>, args: &Args) -> Result<Reply> {
     let (start, end) = (args.int(2)?, args.int(3)?);
     let Some(string) = point.string(args[1])? else {
         return Ok(Reply::Static(""));

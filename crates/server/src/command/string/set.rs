@@ -122,7 +122,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (name, value) = (args[1], args[2]);
     let options = SetOptions::parse(args)?;
     let expiry = options.lifetime.expiry(txn.now_ms(), "set")?;
@@ -145,20 +145,20 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
 }
 
 /// What the key holds, which must be a string if anything, and the same as a reply.
-fn look(txn: &WriteTxn, name: &[u8]) -> Result<(Option<Stamp>, Reply<'static>)> {
+fn look(txn: &WriteTxn, name: &[u8]) -> Result<(Option<Stamp>, Reply)> {
     Ok(match Str::find(txn, name)? {
-        Some(string) => (Some(string.stamp()), reply::before_change(txn, &string)?),
+        Some(string) => (Some(string.stamp()), reply::before_change(txn, &string)),
         None => (None, Reply::Null),
     })
 }
 
-pub fn getset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn getset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (_, old) = look(txn, args[1])?;
     string::set(txn, args[1], args[2], Expiry::Never)?;
     Ok(old)
 }
 
-pub fn setnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn setnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     if txn.exists(&txn.key(args[1]))? {
         return Ok(Reply::Int(0));
     }
@@ -166,26 +166,26 @@ pub fn setnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(1))
 }
 
-pub fn setex(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn setex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set_for(txn, args, expire::SECONDS, "setex")
 }
 
-pub fn psetex(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn psetex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set_for(txn, args, expire::MILLISECONDS, "psetex")
 }
 
-fn set_for(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Reply<'static>> {
+fn set_for(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Reply> {
     let at_ms = form.positive_at_ms(args[2], txn.now_ms(), command)?;
     string::set(txn, args[1], args[3], Expiry::At(at_ms))?;
     Ok(Reply::Ok)
 }
 
-pub fn mset(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn mset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     set_all(txn, pairs(args, "mset")?)?;
     Ok(Reply::Ok)
 }
 
-pub fn msetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn msetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let pairs = pairs(args, "msetnx")?;
     for pair in pairs {
         txn.step()?;

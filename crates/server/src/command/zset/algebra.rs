@@ -125,13 +125,13 @@ fn parse_limit(text: &[u8]) -> Result<u64> {
 }
 
 /// The result, in the order of the scores.
-fn collect<'t>(txn: &'t ReadTxn, args: &Args, form: &Form) -> Result<Reply<'t>> {
+fn collect(txn: &ReadTxn, args: &Args, form: &Form) -> Result<Reply> {
     let query = Query::parse(txn, args, form)?;
     let result = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     sorted::reply(txn, reply::shape(query.has_scores), result)
 }
 
-fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply<'static>> {
+fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply> {
     let query = Query::parse(txn, args, form)?;
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     let mut result = Builder::new(txn, args[1]);
@@ -142,37 +142,37 @@ fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply<'static>>
     Ok(result.finish(txn, 0)?.into())
 }
 
-pub fn zunion<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zunion(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zunion", Operation::Union, Target::Reply);
     collect(txn, args, &form)
 }
 
-pub fn zinter<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zinter(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zinter", Operation::Intersection, Target::Reply);
     collect(txn, args, &form)
 }
 
-pub fn zdiff<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zdiff(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zdiff", Operation::Difference, Target::Reply);
     collect(txn, args, &form)
 }
 
-pub fn zunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zunionstore", Operation::Union, Target::Key);
     store(txn, args, &form)
 }
 
-pub fn zinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zinterstore", Operation::Intersection, Target::Key);
     store(txn, args, &form)
 }
 
-pub fn zdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zdiffstore", Operation::Difference, Target::Key);
     store(txn, args, &form)
 }
 
-pub fn zintercard<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zintercard(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let form = Form::new("zintercard", Operation::Intersection, Target::Count);
     let query = Query::parse(txn, args, &form)?;
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;

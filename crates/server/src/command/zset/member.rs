@@ -88,25 +88,20 @@ impl AddOptions {
     }
 }
 
-pub fn zadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (options, pairs_at) = AddOptions::parse(args);
     add(txn, args, &options, pairs_at)
 }
 
 /// Redis looks for ZADD's options here too, and then for a pair behind them: `ZINCRBY key nx member` is
 /// a syntax error, not a wrong number.
-pub fn zincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (mut options, pairs_at) = AddOptions::parse(args);
     options.increments = true;
     add(txn, args, &options, pairs_at)
 }
 
-fn add(
-    txn: &mut WriteTxn,
-    args: &Args,
-    options: &AddOptions,
-    pairs_at: usize,
-) -> Result<Reply<'static>> {
+fn add(txn: &mut WriteTxn, args: &Args, options: &AddOptions, pairs_at: usize) -> Result<Reply> {
     let pairs = args.rest(pairs_at);
     options.check(pairs)?;
     for pair in pairs.chunks_exact(2) {
@@ -134,7 +129,7 @@ fn add(
     })
 }
 
-pub fn zrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut zset = Zset::open(txn, args[1])?;
     let mut removed = 0;
     for member in args.rest(2) {
@@ -144,14 +139,14 @@ pub fn zrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
     Ok(Reply::Int(removed))
 }
 
-pub fn zscore<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn zscore(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.element(args[1], CollectionKind::ZSet, args[2])? {
         Some(row) => Ok(Reply::Double(zset::score_of(&row)?)),
         None => Ok(Reply::Null),
     }
 }
 
-pub fn zmscore<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zmscore(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let zset = Zset::open(txn, args[1])?;
     let mut scores = Vec::with_capacity(args.len() - 2);
     for member in args.rest(2) {
@@ -160,19 +155,19 @@ pub fn zmscore<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
     Ok(Reply::Array(scores))
 }
 
-pub fn zcard<'t>(point: Point<'t>, args: &Args) -> Result<Reply<'t>> {
+pub fn zcard(point: Point<'_>, args: &Args) -> Result<Reply> {
     Ok(point.len(args[1], CollectionKind::ZSet)?.into())
 }
 
-pub fn zrank<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrank(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     rank(txn, args, Direction::Forward)
 }
 
-pub fn zrevrank<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrevrank(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     rank(txn, args, Direction::Backward)
 }
 
-fn rank<'t>(txn: &'t ReadTxn, args: &Args, direction: Direction) -> Result<Reply<'t>> {
+fn rank(txn: &ReadTxn, args: &Args, direction: Direction) -> Result<Reply> {
     let zset = Zset::open(txn, args[1])?;
     Ok(zset.rank_of(txn, args[2], direction)?.into())
 }

@@ -9,15 +9,15 @@ use crate::command::args::is;
 use crate::command::rows::{self, Shape};
 use crate::command::stream;
 
-pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, Direction::Forward)
 }
 
-pub fn zpopmax(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zpopmax(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, Direction::Backward)
 }
 
-fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply<'static>> {
+fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply> {
     let count = match args.rest(2) {
         [] => None,
         [count] => Some(parse_count(count)?),
@@ -40,11 +40,11 @@ fn parse_count(text: &[u8]) -> Result<u64> {
         .ok_or(Error::fixed("ERR value is out of range, must be positive"))
 }
 
-fn pair(Scored { member, score }: Scored) -> [Reply<'static>; 2] {
+fn pair(Scored { member, score }: Scored) -> [Reply; 2] {
     [Reply::Bulk(member), Reply::Double(score)]
 }
 
-pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let key_count = positive(args[1], "ERR numkeys should be greater than 0")?;
     let keys = args.rest(2);
     let end = usize::try_from(key_count)
@@ -70,7 +70,7 @@ pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
 }
 
 /// In RESP2 too, each member makes a pair with its score.
-fn pairs_of_rows(count: u64, rows: Rows<'static>, keys: ScoreRows) -> Reply<'static> {
+fn pairs_of_rows(count: u64, rows: Rows, keys: ScoreRows) -> Reply {
     let item = move |key: &[u8], _: &[u8], out: &mut Writer<'_>| {
         out.array(2);
         out.bulk(keys.member(key));

@@ -7,7 +7,7 @@ use cairn_store::{Direction, ReadTxn, Result, Zset};
 use super::Args;
 use crate::command::random::{Item, Request};
 
-pub fn zrandmember<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let request = Request::parse(args, "withscores")?;
     let zset = Zset::open(txn, args[1])?;
     let rows = zset.rows(txn, &zset.whole(), Direction::Forward);

@@ -107,7 +107,7 @@ impl<'a> Query<'a> {
     }
 
     /// The rows asked for, and how many they are.
-    fn run<'t>(&self, txn: &'t ReadTxn, zset: &Zset) -> Result<(Rows<'t>, u64)> {
+    fn run(&self, txn: &ReadTxn, zset: &Zset) -> Result<(Rows, u64)> {
         // A negative offset is never reached, a negative limit neither.
         let offset = u64::try_from(self.offset).unwrap_or(u64::MAX);
         let limit = u64::try_from(self.limit).unwrap_or(u64::MAX);
@@ -151,31 +151,31 @@ impl<'a> Range<'a> {
     }
 }
 
-pub fn zrange<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, ZRANGE)
 }
 
-pub fn zrevrange<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrevrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, fixed(Kind::Ranks, Direction::Backward))
 }
 
-pub fn zrangebyscore<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrangebyscore(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, fixed(Kind::Scores, Direction::Forward))
 }
 
-pub fn zrevrangebyscore<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrevrangebyscore(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, fixed(Kind::Scores, Direction::Backward))
 }
 
-pub fn zrangebylex<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrangebylex(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, fixed(Kind::Members, Direction::Forward))
 }
 
-pub fn zrevrangebylex<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zrevrangebylex(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     read(txn, args, fixed(Kind::Members, Direction::Backward))
 }
 
-fn read<'t>(txn: &'t ReadTxn, args: &Args, form: Form) -> Result<Reply<'t>> {
+fn read(txn: &ReadTxn, args: &Args, form: Form) -> Result<Reply> {
     let query = Query::parse(args, form)?;
     let zset = Zset::open(txn, args[form.key_at])?;
     if zset.is_empty() {
@@ -186,7 +186,7 @@ fn read<'t>(txn: &'t ReadTxn, args: &Args, form: Form) -> Result<Reply<'t>> {
     Ok(reply::of_rows(shape, count, rows, zset.score_rows()))
 }
 
-pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let form = Form {
         key_at: 2,
         may_have_scores: false,
@@ -203,36 +203,35 @@ pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
             result.add(txn, keys.member(key), keys.score(key))?;
         }
     }
-    drop(rows);
     Ok(result.finish(txn, 0)?.into())
 }
 
-pub fn zcount<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let range = score_range(args[2], args[3])?;
     let zset = Zset::open(txn, args[1])?;
     Ok(zset.count(txn, &zset.span_of_scores(&range))?.into())
 }
 
-pub fn zlexcount<'t>(txn: &'t ReadTxn, args: &Args) -> Result<Reply<'t>> {
+pub fn zlexcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let range = lex_range(args[2], args[3])?;
     let zset = Zset::open(txn, args[1])?;
     let span = zset.span_of_members(txn, &range)?;
     Ok(zset.count(txn, &span)?.into())
 }
 
-pub fn zremrangebyrank(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zremrangebyrank(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     remove(txn, args, Kind::Ranks)
 }
 
-pub fn zremrangebyscore(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zremrangebyscore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     remove(txn, args, Kind::Scores)
 }
 
-pub fn zremrangebylex(txn: &mut WriteTxn, args: &Args) -> Result<Reply<'static>> {
+pub fn zremrangebylex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     remove(txn, args, Kind::Members)
 }
 
-fn remove(txn: &mut WriteTxn, args: &Args, kind: Kind) -> Result<Reply<'static>> {
+fn remove(txn: &mut WriteTxn, args: &Args, kind: Kind) -> Result<Reply> {
     let range = Range::parse(kind, Direction::Forward, args[2], args[3])?;
     let zset = Zset::open(txn, args[1])?;
     let (span, count) = match range {

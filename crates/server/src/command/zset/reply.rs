@@ -3,7 +3,7 @@
 //! Scores follow their members in RESP2, and make pairs with them in RESP3. [`Shape::Pairs`] says that
 //! there are scores, [`Shape::Array`] that there are none.
 
-use cairn_resp::{Detached, Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
+use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::Rows;
 use cairn_store::zset::{ScoreRows, Scored};
 
@@ -29,7 +29,7 @@ pub fn write_member(out: &mut Writer<'_>, shape: Shape, member: &[u8], score: f6
 }
 
 /// The next `count` score rows of a walk.
-pub fn of_rows<'t>(shape: Shape, count: u64, rows: Rows<'t>, keys: ScoreRows) -> Reply<'t> {
+pub fn of_rows(shape: Shape, count: u64, rows: Rows, keys: ScoreRows) -> Reply {
     let item = move |key: &[u8], _: &[u8], out: &mut Writer<'_>| {
         write_member(out, shape, keys.member(key), keys.score(key));
     };
@@ -37,7 +37,7 @@ pub fn of_rows<'t>(shape: Shape, count: u64, rows: Rows<'t>, keys: ScoreRows) ->
 }
 
 /// Members that had to be collected.
-pub fn of_members(shape: Shape, members: Vec<Scored>) -> Reply<'static> {
+pub fn of_members(shape: Shape, members: Vec<Scored>) -> Reply {
     Reply::Stream(Box::new(Collected {
         shape,
         has_header: false,
@@ -65,12 +65,5 @@ impl ReplyStream for Collected {
             write_member(out, self.shape, &member, score);
         }
         Ok(Progress::More)
-    }
-
-    fn detach<'s>(self: Box<Self>) -> Detached<'s>
-    where
-        Self: 's,
-    {
-        Ok(self)
     }
 }

@@ -6,30 +6,25 @@
 
 use std::cmp::Ordering;
 
-use cairn_resp::{Progress, Reply, StreamError, Writer};
+use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::set::Step;
 use cairn_store::zset::{Algebra, Scored};
 use cairn_store::{ReadTxn, Result};
 
 use super::reply::{self, write_member};
 use crate::command::rows::Shape;
-use crate::command::stream::{self, Pieces, ROWS_PER_PIECE};
+use crate::command::stream::ROWS_PER_PIECE;
 
 /// How many bytes of members are kept; up to twice as many before the last ones are given up.
 const WINDOW: usize = 16 * 1024 * 1024;
 /// What a member costs besides its bytes.
 const OVERHEAD: usize = size_of::<Scored>() + 16;
 
-pub fn reply<'t>(txn: &ReadTxn, shape: Shape, result: Algebra<'t>) -> Result<Reply<'t>> {
+pub fn reply(txn: &ReadTxn, shape: Shape, result: Algebra) -> Result<Reply> {
     by_window(txn, shape, result, WINDOW)
 }
 
-fn by_window<'t>(
-    txn: &ReadTxn,
-    shape: Shape,
-    mut result: Algebra<'t>,
-    size: usize,
-) -> Result<Reply<'t>> {
+fn by_window(txn: &ReadTxn, shape: Shape, mut result: Algebra, size: usize) -> Result<Reply> {
     let mut window = Window::new(size);
     let mut count = 0;
     while let Some((member, score)) = result.next_member(txn)? {
@@ -41,14 +36,14 @@ fn by_window<'t>(
         return Ok(reply::of_members(shape, first));
     }
     result.rewind()?;
-    let sorted = Sorted {
+    Ok(Reply::Stream(Box::new(Sorted {
         header: Some(shape),
         shape,
+        result,
         left: count,
         ready: first.into_iter(),
         window,
-    };
-    Ok(stream::reply(result, sorted))
+    })))
 }
 
 fn compare(a: (f64, &[u8]), b: (f64, &[u8])) -> Ordering {
@@ -125,6 +120,7 @@ impl Window {
 struct Sorted {
     header: Option<Shape>,
     shape: Shape,
+    result: Algebra,
     left: u64,
     ready: std::vec::IntoIter<Scored>,
     window: Window,
@@ -132,17 +128,17 @@ struct Sorted {
 
 impl Sorted {
     /// Looks for the members that come next; true when they have been found.
-    fn look(&mut self, result: &mut Algebra<'_>) -> Result<bool> {
+    fn look(&mut self) -> Result<bool> {
         for _ in 0..ROWS_PER_PIECE {
-            match result.step()? {
+            match self.result.step()? {
                 Step::Member => {
-                    let (member, score) = result.member();
+                    let (member, score) = self.result.member();
                     self.window.offer(member, score);
                 }
                 Step::Onward => {}
                 Step::End => {
                     self.ready = self.window.take().into_iter();
-                    result.rewind()?;
+                    self.result.rewind()?;
                     return Ok(true);
                 }
             }
@@ -151,15 +147,8 @@ impl Sorted {
     }
 }
 
-impl Pieces for Sorted {
-    type Walk<'t> = Algebra<'t>;
-
-    fn write(
-        &mut self,
-        result: &mut Algebra<'_>,
-        out: &mut Writer<'_>,
-        limit: usize,
-    ) -> Result<Progress, StreamError> {
+impl ReplyStream for Sorted {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
         if let Some(shape) = self.header.take() {
             shape.write(out, self.left);
         }
@@ -172,7 +161,7 @@ impl Pieces for Sorted {
                 self.left -= 1;
                 continue;
             }
-            if !self.look(result).map_err(StreamError::new)? {
+            if !self.look().map_err(StreamError::new)? {
                 return Ok(Progress::More);
             }
             if self.ready.len() == 0 {

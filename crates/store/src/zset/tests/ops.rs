@@ -169,12 +169,12 @@ fn remove(txn: &mut WriteTxn, zset: Zset, span: &Span, way: Way) {
     }
 }
 
-pub fn merge<'t>(
-    txn: &'t ReadTxn,
+pub fn merge(
+    txn: &ReadTxn,
     operation: Operation,
     aggregate: Aggregate,
     sources: &[(usize, f64)],
-) -> Algebra<'t> {
+) -> Algebra {
     let open = |&(key, weight): &(usize, f64)| {
         let mut source = Source::open(txn, KEYS[key]).unwrap();
         source.weight = weight;
