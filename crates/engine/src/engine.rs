@@ -40,12 +40,27 @@ pub enum Value<'a> {
 /// The value of a row in memory.
 pub struct Kept(Row);
 
+impl Kept {
+    /// Bytes that hold the value, and where in them it begins.
+    pub fn share(&self) -> (Arc<[u8]>, usize) {
+        self.0.share()
+    }
+}
+
+impl Deref for Kept {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.value().unwrap_or_default()
+    }
+}
+
 impl Deref for Value<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Value::Kept(row) => row.0.value().unwrap_or_default(),
+            Value::Kept(kept) => kept,
             Value::Stored(slice) => slice,
         }
     }
@@ -357,6 +372,14 @@ impl Engine {
                 self.young.keep(fetch, family, key, stored.as_deref());
                 Ok(stored.map(Value::Stored))
             }
+        }
+    }
+
+    /// The row if it is in memory, or known to be absent; RocksDB is not asked.
+    pub fn get_in_memory(&self, family: Family, key: &[u8]) -> Option<Option<Kept>> {
+        match self.young.get(family, key) {
+            Known::Row(row) => Some(row.value().is_some().then(|| Kept(row.clone()))),
+            Known::Below(_) => None,
         }
     }
 

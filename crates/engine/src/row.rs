@@ -50,6 +50,11 @@ impl Row {
         (self.0[1] == 0).then(|| &self.0[self.value_at()..])
     }
 
+    /// The bytes that hold the row, and where its value begins.
+    pub(crate) fn share(&self) -> (Arc<[u8]>, usize) {
+        (self.0.clone(), self.value_at())
+    }
+
     /// How many bytes it takes.
     pub(crate) fn size(&self) -> usize {
         self.0.len()

@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::ProtocolError;
 use crate::writer::{Protocol, Writer};
@@ -21,6 +22,8 @@ pub enum Reply {
     Error(Vec<u8>),
     Int(i64),
     Bulk(Vec<u8>),
+    /// A bulk that lies in memory for others too: what comes after the offset.
+    Shared(Arc<[u8]>, usize),
     /// A bulk known at compile time: the name of a type, an encoding.
     Static(&'static str),
     Double(f64),
@@ -107,6 +110,7 @@ impl Reply {
             Reply::Error(text) => out.error(text),
             Reply::Int(value) => out.int(value),
             Reply::Bulk(bytes) => out.bulk(bytes),
+            Reply::Shared(bytes, start) => out.bulk(&bytes[start..]),
             Reply::Static(text) => out.bulk(text),
             Reply::Double(value) => out.double(value),
             Reply::Bool(value) => out.bool(value),

@@ -50,5 +50,5 @@ pub use reclaimer::{Backlog, Orphans, Reclaimer};
 pub use set::Set;
 pub use store::{Begun, Committing, Store, StoreOptions};
 pub use string::{Chunks, Expiry, Str};
-pub use txn::{Found, Lookups, Patience, ReadTxn, Row, Shape, Stamp, WriteTxn};
+pub use txn::{Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, WriteTxn};
 pub use zset::Zset;

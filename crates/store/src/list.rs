@@ -26,7 +26,7 @@ pub use edit::Place;
 
 use crate::error::Result;
 use crate::key::Key;
-use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
+use crate::txn::{ReadTxn, Row, Shape, Shared, WriteTxn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -100,6 +100,19 @@ impl List {
         let row_key = self.row_key(self.head + position);
         let row = txn.row(Family::Data, &row_key)?;
         Ok(row.ok_or_else(missing)?)
+    }
+
+    /// The elements at these positions, if all of them are in memory: without a walk.
+    pub fn in_memory(&self, txn: &ReadTxn, positions: Range<u64>) -> Option<Vec<Shared>> {
+        let mut row_key = self.row_key(0);
+        let index_at = self.key.sub_offset();
+        let elements = positions.map(|position| {
+            let index = index_sub(self.head + position);
+            row_key[index_at..].copy_from_slice(&index);
+            let row = txn.row_in_memory(Family::Data, &row_key)?;
+            Some(row.share(0))
+        });
+        elements.collect()
     }
 
     /// Replaces the element at a position, which must lie inside the list.

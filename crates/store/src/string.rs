@@ -29,7 +29,7 @@ pub use many::{Next, Strings};
 use crate::error::Result;
 use crate::fresh::Fresh;
 use crate::key::Key;
-use crate::txn::{Found, ReadTxn, Shape, Stamp, WriteTxn};
+use crate::txn::{Found, ReadTxn, Shape, Shared, Stamp, WriteTxn};
 
 /// What a write does to the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,11 @@ impl<'t> Str<'t> {
             Shape::Inline { .. } => Some(self.found.inline()),
             _ => None,
         }
+    }
+
+    /// The same, to outlive the transaction.
+    pub fn share_inline(&self) -> Option<Shared> {
+        self.found.share_inline()
     }
 
     /// The value piece by piece; for a value that is not inline.

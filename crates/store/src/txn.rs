@@ -41,6 +41,31 @@ impl Deref for Row<'_> {
     }
 }
 
+impl Row<'_> {
+    /// The value from an offset on, to be kept; copied unless it lies in shared memory.
+    pub fn share(&self, from: usize) -> Shared {
+        match self {
+            Row::Stored(Value::Kept(kept)) => {
+                let (bytes, start) = kept.share();
+                Shared {
+                    bytes,
+                    start: start + from,
+                }
+            }
+            row => Shared {
+                bytes: row[from..].into(),
+                start: 0,
+            },
+        }
+    }
+}
+
+/// A value that outlives its transaction: what comes after `start`.
+pub struct Shared {
+    pub bytes: Arc<[u8]>,
+    pub start: usize,
+}
+
 /// What a key holds, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -89,6 +114,14 @@ impl Found<'_> {
         match self.shape {
             Shape::Inline { at } => &self.row[at..],
             _ => &[],
+        }
+    }
+
+    /// The same, to be kept.
+    pub fn share_inline(&self) -> Option<Shared> {
+        match self.shape {
+            Shape::Inline { at } => Some(self.row.share(at)),
+            _ => None,
         }
     }
 
@@ -258,6 +291,17 @@ impl ReadTxn {
         match self.batch.get(family, key) {
             Some(pending) => Ok(pending.map(Row::Pending)),
             None => Ok(self.store.engine().get(family, key)?.map(Row::Stored)),
+        }
+    }
+
+    /// The row, if it is in memory; the disk is not asked.
+    pub(crate) fn row_in_memory(&self, family: Family, key: &[u8]) -> Option<Row<'_>> {
+        match self.batch.get(family, key) {
+            Some(pending) => pending.map(Row::Pending),
+            None => {
+                let kept = self.store.engine().get_in_memory(family, key)??;
+                Some(Row::Stored(Value::Kept(kept)))
+            }
         }
     }
 

@@ -199,7 +199,7 @@ fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 fn hget(point: Point<'_>, args: &Args) -> Result<Reply> {
     let row = point.element(args[1], CollectionKind::Hash, args[2])?;
-    Ok(row.as_deref().into())
+    Ok(row.map_or(Reply::Null, |value| rows::shared(value.share(0))))
 }
 
 fn hexists(point: Point<'_>, args: &Args) -> Result<Reply> {

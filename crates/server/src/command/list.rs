@@ -250,6 +250,9 @@ fn lindex(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     }
 }
 
+/// Up to so many elements are looked for in memory before they are walked over.
+const SHORT: u64 = 1000;
+
 fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let (first, last) = (args.int(2)?, args.int(3)?);
     let list = List::open(txn, args[1])?;
@@ -258,6 +261,12 @@ fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Array(Vec::new()));
     }
     let count = positions.end - positions.start;
+    if count <= SHORT
+        && let Some(elements) = list.in_memory(txn, positions.clone())
+    {
+        let elements = elements.into_iter().map(rows::shared);
+        return Ok(Reply::Array(elements.collect()));
+    }
     let rows = list.rows(txn, positions, End::Left.direction());
     Ok(elements(count, rows))
 }

@@ -1,7 +1,7 @@
 //! Replies made of rows, written straight from the iterator into the output.
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::Rows;
+use cairn_store::{Rows, Shared};
 
 /// What the reply is made of, for its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,11 @@ impl Shape {
             Shape::Pairs => out.array(count),
         }
     }
+}
+
+/// A single value, from where it lies.
+pub fn shared(value: Shared) -> Reply {
+    Reply::Shared(value.bytes, value.start)
 }
 
 /// A reply of exactly `count` rows, each written by `item` from its key and value. `rows` stands before

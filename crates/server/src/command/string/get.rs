@@ -7,13 +7,17 @@ use cairn_store::{Error, Point, ReadTxn, Result, Str, WriteTxn, keys};
 use super::set::Lifetime;
 use super::{Args, reply};
 use crate::command::args::is;
+use crate::command::rows;
 
 /// How much of MGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
 
 pub fn get(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.string(args[1])? {
-        Some(string) => reply::part(point, &string, 0..string.len()),
+        Some(string) => match string.share_inline() {
+            Some(value) => Ok(rows::shared(value)),
+            None => reply::part(point, &string, 0..string.len()),
+        },
         None => Ok(Reply::Null),
     }
 }
