@@ -30,6 +30,8 @@ const KEPT_BUFFER: usize = 64 * 1024;
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
 const GULP_BYTES: usize = 1024 * 1024;
+/// How many commits of its thread a command waits for before it queues up for its latches.
+const MOST_WAITS_FOR_COMMITS: usize = 8;
 /// How much may wait of what a client sends while it takes its replies slowly.
 const READ_AHEAD: usize = 1024 * 1024;
 /// A client that takes nothing at all for so long may be waiting for us to take the rest of its
@@ -493,6 +495,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        let mut waits = 0;
         loop {
             let before = self.output.len();
             match self.worker.run(call, &mut self.output) {
@@ -506,6 +509,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Step::Broken(error) => {
                     tracing::error!("{error}");
                     return Err(Gone);
+                }
+                Step::NeedsLatches(_)
+                    if self.worker.has_unfinished() && waits < MOST_WAITS_FOR_COMMITS =>
+                {
+                    waits += 1;
+                    self.settle().await;
+                    self.worker.commit_finished().await;
                 }
                 Step::NeedsLatches(request) => {
                     // What this connection wrote must be there when it is read without a latch.

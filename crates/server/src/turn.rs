@@ -6,17 +6,18 @@
 //!
 //! A command that needs a latch held elsewhere does not wait while others hold still for it: the turn is
 //! committed as far as it got, its latches are let go, and only then the command waits, and joins the
-//! turn that runs when it is granted.
+//! turn that runs when it is granted. While a commit of this thread waits for the disk, that is most likely
+//! who holds it: all who wait for that go on together, in one turn.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{Begun, Error, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn};
+use tokio::sync::Notify;
 
 use crate::command::{Args, Command, Handler};
 use crate::server::Server;
@@ -30,6 +31,8 @@ pub struct Worker {
     turn: RefCell<Turn>,
     /// Commits that wait for the disk; their latches must not be let go before.
     unfinished: Cell<usize>,
+    /// One of them is done.
+    finished: Notify,
 }
 
 struct Turn {
@@ -126,6 +129,7 @@ impl Worker {
             server,
             turn: RefCell::new(turn),
             unfinished: Cell::new(0),
+            finished: Notify::new(),
         })
     }
 
@@ -215,11 +219,23 @@ impl Worker {
         self.open(&mut turn);
     }
 
+    /// Whether a commit of this thread waits for the disk.
+    pub fn has_unfinished(&self) -> bool {
+        self.unfinished.get() > 0
+    }
+
+    /// Waits until the next of them is done.
+    pub async fn commit_finished(&self) {
+        if self.has_unfinished() {
+            self.finished.notified().await;
+        }
+    }
+
     /// Ends the last turn, and waits for all commits.
     pub async fn finish(self: &Rc<Self>) {
         self.end_turn();
-        while self.unfinished.get() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        while self.has_unfinished() {
+            self.commit_finished().await;
         }
     }
 
@@ -249,6 +265,7 @@ impl Worker {
                     drop(held);
                     outcome.settle(result.map_err(|error| error.to_string()));
                     worker.unfinished.set(worker.unfinished.get() - 1);
+                    worker.finished.notify_waiters();
                 });
             }
         }

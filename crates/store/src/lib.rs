@@ -24,6 +24,7 @@ mod latch;
 pub mod legacy;
 mod list;
 mod point;
+mod queues;
 pub mod random;
 mod reclaimer;
 pub mod set;

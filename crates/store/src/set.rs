@@ -61,6 +61,8 @@ impl Set {
             return Ok(false);
         }
         txn.put(Family::Data, &row_key, []);
+        let queues = txn.store().queues();
+        queues.add_member(self.0.key(), self.0.version(), self.len(), member);
         self.0.grow(1);
         Ok(true)
     }

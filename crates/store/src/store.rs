@@ -18,6 +18,7 @@ use crate::expirer::Expirer;
 use crate::fresh::StagingRow;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
+use crate::queues::Queues;
 use crate::reclaimer::Reclaimer;
 use crate::txn::{Patience, WriteTxn};
 
@@ -40,6 +41,7 @@ pub struct Store {
     databases: Databases,
     may_have_legacy: AtomicBool,
     cursors: Cursors,
+    queues: Queues,
     counts: Counts,
     expirer: Expirer,
     reclaimer: Reclaimer,
@@ -75,6 +77,7 @@ impl Store {
             databases,
             may_have_legacy: AtomicBool::new(may_have_legacy),
             cursors: Cursors::new(),
+            queues: Queues::default(),
             counts: Counts::default(),
             expirer: Expirer::default(),
             reclaimer: Reclaimer::default(),
@@ -147,6 +150,10 @@ impl Store {
         &self.cursors
     }
 
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -171,7 +178,7 @@ impl Store {
         let staged = txn.take_staged();
         self.counts.note_changes(batch.len());
         match self.committer.commit(batch) {
-            Commit::Done(result) => Begun::Done(result.map(|()| self.after_commit(moved, staged))),
+            Commit::Done(result) => Begun::Done(self.finish_commit(result, moved, staged)),
             pending => Begun::Pending(Committing {
                 commit: pending,
                 moved,
@@ -185,9 +192,8 @@ impl Store {
         let (batch, moved) = txn.take_batch();
         let staged = txn.take_staged();
         self.counts.note_changes(batch.len());
-        self.committer.commit(batch).wait()?;
-        self.after_commit(moved, staged);
-        Ok(())
+        let result = self.committer.commit(batch).wait();
+        Ok(self.finish_commit(result, moved, staged)?)
     }
 
     /// Makes everything durable, for a quick start next time. The last user of the store calls this.
@@ -197,11 +203,22 @@ impl Store {
         }
     }
 
-    fn after_commit(&self, moved: Option<Vec<u64>>, staged: Vec<StagingRow>) {
+    /// To be called before the latches are let go.
+    fn finish_commit(
+        &self,
+        result: Result<(), EngineError>,
+        moved: Option<Vec<u64>>,
+        staged: Vec<StagingRow>,
+    ) -> Result<(), EngineError> {
+        if result.is_err() {
+            self.queues.clear();
+        }
+        result?;
         staged.into_iter().for_each(StagingRow::release);
         if let Some(indexes) = moved {
             self.databases.set(&indexes);
         }
+        Ok(())
     }
 }
 
@@ -220,9 +237,8 @@ pub struct Committing {
 
 impl Committing {
     pub async fn finish(self, store: &Store) -> Result<(), EngineError> {
-        self.commit.await?;
-        store.after_commit(self.moved, self.staged);
-        Ok(())
+        let result = self.commit.await;
+        store.finish_commit(result, self.moved, self.staged)
     }
 }
 

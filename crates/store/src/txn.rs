@@ -19,6 +19,7 @@ use cairn_engine::{Batch, Direction, Family, Rows, Value};
 use crate::error::{Error, Result};
 use crate::fresh::StagingRow;
 use crate::key::Key;
+use crate::queues::Queues;
 use crate::store::Store;
 
 /// How many rows a handler may walk on a connection thread before it has to move elsewhere.
@@ -404,6 +405,8 @@ pub struct WriteTxn {
     staged: Vec<StagingRow>,
     /// How many of these there were before the current command.
     staged_before: usize,
+    /// Something was taken from the queues, and is gone from them unless the commit succeeds.
+    has_taken: bool,
 }
 
 impl Deref for WriteTxn {
@@ -420,12 +423,19 @@ impl DerefMut for WriteTxn {
     }
 }
 
+impl Drop for WriteTxn {
+    fn drop(&mut self) {
+        self.forget_queues();
+    }
+}
+
 impl WriteTxn {
     pub fn new(store: Arc<Store>, patience: Patience) -> Self {
         WriteTxn {
             read: ReadTxn::new(store, patience),
             staged: Vec::new(),
             staged_before: 0,
+            has_taken: false,
         }
     }
 
@@ -448,6 +458,19 @@ impl WriteTxn {
         self.read.batch.rollback();
         self.read.moved.clone_from(&self.read.moved_before);
         self.staged.truncate(self.staged_before);
+        self.forget_queues();
+    }
+
+    /// What is popped next: see [`crate::queues`]. To be asked for by whoever takes from them.
+    pub(crate) fn queues(&mut self) -> &Queues {
+        self.has_taken = true;
+        self.read.store.queues()
+    }
+
+    fn forget_queues(&mut self) {
+        if std::mem::take(&mut self.has_taken) {
+            self.read.store.queues().clear();
+        }
     }
 
     pub fn pending(&self) -> &Batch {
@@ -460,6 +483,7 @@ impl WriteTxn {
 
     /// Takes the changes out, to be committed; the transaction is as new.
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
+        self.has_taken = false;
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 

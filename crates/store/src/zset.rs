@@ -105,7 +105,12 @@ impl Zset {
             }
         }
         txn.put(Family::Data, &self.0.row_key(member), score::encode(score));
-        txn.put(Family::ZsetScore, &self.score_key(score, member), []);
+        let score_key = self.score_key(score, member);
+        txn.put(Family::ZsetScore, &score_key, []);
+        let element = || score_key[self.0.sub_offset()..].to_vec();
+        txn.store()
+            .queues()
+            .add_scored(self.0.key(), self.0.version(), element);
         Ok(match before {
             Some(_) => Update::Changed(score),
             None => Update::Added(score),

@@ -260,7 +260,7 @@ fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match args.rest(2) {
-        [] => spop_one(txn, args[1]),
+        [] => Ok(Set::open(txn, args[1])?.pop_one(txn)?.into()),
         [count] => {
             let count = natural(count, "ERR value is out of range, must be positive")?;
             Ok(match Set::open(txn, args[1])?.pop(txn, count)? {
@@ -270,16 +270,6 @@ fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         }
         _ => Err(Error::SYNTAX),
     }
-}
-
-fn spop_one(txn: &mut WriteTxn, name: &[u8]) -> Result<Reply> {
-    let mut set = Set::open(txn, name)?;
-    let member = set.random(txn)?;
-    if let Some(member) = &member {
-        set.remove(txn, member)?;
-        set.save(txn);
-    }
-    Ok(member.into())
 }
 
 fn srandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {

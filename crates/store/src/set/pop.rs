@@ -17,6 +17,10 @@ const HANDFUL: usize = 4 * 1024 * 1024;
 /// What a member costs besides its bytes, in the collection and in the batch that deletes it.
 const OVERHEAD: usize = 128;
 
+/// How many members are drawn at once to be popped one by one: a quarter of the set within these limits.
+const LEAST_POOL: u64 = 1024;
+const MOST_POOL: u64 = 16 * 1024;
+
 /// What was taken out.
 pub enum Popped {
     Few(Vec<Vec<u8>>),
@@ -28,6 +32,48 @@ pub enum Popped {
 }
 
 impl Set {
+    /// Takes out one member at random, if there is any.
+    pub fn pop_one(mut self, txn: &mut WriteTxn) -> Result<Option<Vec<u8>>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let member = loop {
+            let (key, version) = (self.0.key(), self.0.version());
+            let member = match txn.queues().take_any(key, version) {
+                Some(member) => member.into_vec(),
+                None => match self.fill_pool(txn)? {
+                    true => continue,
+                    false => match self.random(txn)? {
+                        Some(member) => member,
+                        None => return Ok(None),
+                    },
+                },
+            };
+            // It may have left by another way.
+            if self.remove(txn, &member)? {
+                break member;
+            }
+        };
+        self.save(txn);
+        Ok(Some(member))
+    }
+
+    /// Draws members for the pops to come; false if they would take too much memory.
+    fn fill_pool(&self, txn: &WriteTxn) -> Result<bool> {
+        let count = (self.len() / 4)
+            .clamp(LEAST_POOL, MOST_POOL)
+            .min(self.len());
+        let lottery = Lottery::new(count, self.len());
+        let mut chosen = Selection::chosen(txn, self, &lottery, count);
+        let Some(members) = collect(txn, &mut chosen, HANDFUL)? else {
+            return Ok(false);
+        };
+        let members = members.into_iter().map(Vec::into_boxed_slice).collect();
+        let queues = txn.store().queues();
+        queues.fill(self.0.key(), self.0.version(), members);
+        Ok(true)
+    }
+
     /// Takes out that many members at random, or all if there are fewer.
     pub fn pop(self, txn: &mut WriteTxn, count: u64) -> Result<Popped> {
         self.pop_by_handful(txn, count, HANDFUL)

@@ -7,7 +7,7 @@
 //! Members by the million are not collected for the reply either: it walks over the rows as they were, which
 //! its walk has pinned.
 
-use cairn_engine::{Direction, Rows};
+use cairn_engine::{Direction, EngineError, Rows};
 
 use super::span::successor;
 use super::{Builder, ScoreRows, Scored, Span, Zset};
@@ -34,6 +34,9 @@ fn many(memory: usize) -> u64 {
 /// How many bytes of popped members are collected, and what a member costs besides its row key.
 const HANDFUL: usize = 4 * 1024 * 1024;
 const OVERHEAD: usize = 64;
+
+/// How many members are looked up at once to be popped one by one.
+const LOOK_AHEAD: usize = 512;
 
 /// What was taken out.
 pub enum Popped {
@@ -62,8 +65,62 @@ impl Zset {
     }
 
     /// Takes out the first `count` members of a walk.
-    pub fn pop(self, txn: &mut WriteTxn, direction: Direction, count: u64) -> Result<Popped> {
-        self.pop_by_handful(txn, direction, count, HANDFUL)
+    pub fn pop(mut self, txn: &mut WriteTxn, direction: Direction, count: u64) -> Result<Popped> {
+        if count > LOOK_AHEAD as u64 {
+            return self.pop_by_handful(txn, direction, count, HANDFUL);
+        }
+        let mut members = Vec::new();
+        while (members.len() as u64) < count && !self.is_empty() {
+            members.push(self.pop_one(txn, direction)?);
+        }
+        self.save(txn);
+        Ok(Popped::Few(members))
+    }
+
+    /// Takes out the first member of a walk without walking, if it is known. There must be one.
+    fn pop_one(&mut self, txn: &mut WriteTxn, direction: Direction) -> Result<Scored> {
+        let keys = ScoreRows { score_at: 0 };
+        loop {
+            let (key, version) = (self.0.key(), self.0.version());
+            let nearest = txn.queues().take_nearest(key, version, direction);
+            let Some(element) = nearest else {
+                if !self.look_ahead(txn, direction)? {
+                    return Err(EngineError::Corrupt("a member is missing".into()).into());
+                }
+                continue;
+            };
+            let found = keys.scored(&element);
+            // It may have left by another way, or have another score now.
+            if self.score(txn, &found.member)? == Some(found.score) {
+                self.delete_rows(txn, found.score, &found.member);
+                self.0.shrink(1);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Finds out what comes next; false if that is nothing.
+    fn look_ahead(&self, txn: &WriteTxn, direction: Direction) -> Result<bool> {
+        let (key, version) = (self.0.key(), self.0.version());
+        let mut span = self.whole();
+        if let Some(bound) = txn.store().queues().bound(key, version, direction) {
+            let bound = self.0.row_key(&bound);
+            match direction {
+                Direction::Forward => span.lower = successor(&bound),
+                Direction::Backward => span.upper = bound,
+            }
+        }
+        let mut rows = self.rows(txn, &span, direction);
+        let mut found = Vec::new();
+        while found.len() < LOOK_AHEAD
+            && let Some((row_key, _)) = rows.next()?
+        {
+            txn.step()?;
+            found.push(row_key[self.0.sub_offset()..].into());
+        }
+        let is_any = !found.is_empty();
+        txn.store().queues().extend(key, version, direction, found);
+        Ok(is_any)
     }
 
     pub(super) fn pop_by_handful(
