@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz \
+.PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench \
         build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
@@ -54,6 +54,14 @@ conformance: build test-tools
 
 selftest: test-tools
 	python3 -B -m unittest discover --start-directory tests/conformance
+	python3 -B -m unittest discover --start-directory bench
+
+# Cairn beside redis-server, into bench/RESULTS.md: make bench QUICK= ROUNDS=5 BENCH_SECONDS=0.8 BENCH_DIR=/var/tmp
+# Servers that run already take part by BENCH_PEERS=name=port,name=port.
+bench: build test-tools
+	bench/run $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	    $(if $(BENCH_SECONDS),--seconds $(BENCH_SECONDS)) $(if $(BENCH_DIR),--dir $(BENCH_DIR)) \
+	    $(if $(BENCH_PEERS),--peers $(BENCH_PEERS))
 
 # Ten minutes of fuzzing the protocol parser.
 FUZZ_SECONDS ?= 600

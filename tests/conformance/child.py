@@ -41,6 +41,10 @@ class Child:
             self._stopping = threading.Lock()
             Child._register.add(self)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def exit_status(self):
         """None while it runs, negative when a signal ended it.
 

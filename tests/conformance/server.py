@@ -50,6 +50,10 @@ class Server:
     def __exit__(self, *_):
         self._stop()
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
     def crashed(self) -> str:
         """How it ended, if it did so before it was asked to."""
         status = self._child.exit_status()
