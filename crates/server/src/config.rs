@@ -43,7 +43,7 @@ pub struct Settings {
     pub sync: SyncMode,
     /// None: a share of the machine's.
     pub memory: Option<usize>,
-    /// None: one for each core.
+    /// None: one for every two cores.
     pub threads: Option<usize>,
     pub databases: u32,
     /// The most keys that the expirer deletes in one batch.

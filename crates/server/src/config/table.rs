@@ -50,7 +50,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .flag("Memory to use, as in 512mb or 2gb; 0 is a quarter of the machine's"),
     number("threads", 0, 1024, "0")
         .immutable()
-        .flag("Threads that serve connections; 0 is one for each core"),
+        .flag("Threads that serve connections; 0 is one for every two cores"),
     number("databases", 1, INT, "16")
         .immutable()
         .flag("Number of databases for SELECT"),
