@@ -22,8 +22,6 @@ const DELETION_BYTES: usize = 400;
 const MEMORY_SHARE: usize = 8;
 /// More than so many deletions are never made one by one.
 const MANY: u64 = 1_000_000;
-/// How many rows are read before they are deleted: a walk shows the transaction and stops its changes.
-const READ_AT_ONCE: usize = 1_000;
 
 /// How many deletions fit in the memory there is.
 fn many(memory: usize) -> u64 {
@@ -175,26 +173,13 @@ impl Zset {
 
     fn delete_span(&mut self, txn: &mut WriteTxn, span: &Span) -> Result<()> {
         let keys = self.score_rows();
-        let mut rest = span.clone();
-        loop {
-            let mut members = Vec::new();
-            let mut rows = self.rows(txn, &rest, Direction::Forward);
-            while members.len() < READ_AT_ONCE
-                && let Some((key, _)) = rows.next()?
-            {
-                txn.step()?;
-                members.push(keys.scored(key));
-            }
-            drop(rows);
-            let Some(last) = members.last() else {
-                return Ok(());
-            };
-            rest.lower = successor(&self.score_key(last.score, &last.member));
-            for Scored { member, score } in &members {
-                self.delete_rows(txn, *score, member);
-            }
-            self.0.shrink(members.len() as u64);
+        let mut rows = self.rows(txn, span, Direction::Forward);
+        while let Some((key, _)) = rows.next()? {
+            txn.step()?;
+            self.delete_rows(txn, keys.score(key), keys.member(key));
+            self.0.shrink(1);
         }
+        Ok(())
     }
 
     pub(super) fn keep_only_outside(self, txn: &mut WriteTxn, span: &Span) -> Result<()> {
