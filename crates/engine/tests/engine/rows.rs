@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_engine::{Batch, Direction, Engine, Family, Rows};
+use cairn_engine::{Batch, Direction, Engine, Family};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -225,10 +225,6 @@ fn a_walk_shows_one_moment_however_long_it_lasts() {
     assert_eq!(rows.next().unwrap(), None);
 }
 
-fn walk(engine: &Engine, batch: &Batch) -> Rows {
-    engine.rows(Some(batch), FAMILY, &[], &[], Direction::Forward)
-}
-
 #[test]
 fn a_walk_outlives_the_batch_that_it_shows() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,11 +232,11 @@ fn a_walk_outlives_the_batch_that_it_shows() {
     commit(&engine, |batch| batch.put(FAMILY, b"k", *b"v"));
     let mut batch = Batch::new();
     batch.put(FAMILY, b"l", *b"w");
-    let mut free = walk(&engine, &batch);
+    let mut rows = engine.rows(Some(&batch), FAMILY, &[], &[], Direction::Forward);
     batch.delete(FAMILY, b"l");
     drop(batch);
     commit(&engine, |batch| batch.delete(FAMILY, b"k"));
-    assert_eq!(free.next().unwrap(), Some((&b"k"[..], &b"v"[..])));
-    assert_eq!(free.next().unwrap(), Some((&b"l"[..], &b"w"[..])));
-    assert_eq!(free.next().unwrap(), None);
+    assert_eq!(rows.next().unwrap(), Some((&b"k"[..], &b"v"[..])));
+    assert_eq!(rows.next().unwrap(), Some((&b"l"[..], &b"w"[..])));
+    assert_eq!(rows.next().unwrap(), None);
 }
