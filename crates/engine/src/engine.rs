@@ -593,19 +593,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Compacts one range of a family; an empty bound is none.
-    pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) -> Result<()> {
-        self.drain()?;
-        let mut options = CompactOptions::default();
-        options.set_exclusive_manual_compaction(false);
-        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
-        let family = self.database.family(family);
-        self.database
-            .db
-            .compact_range_cf_opt(&family, bound(from), bound(to), &options);
-        Ok(())
-    }
-
     /// About how many bytes of files the rows in `[from, to)` take.
     pub fn approximate_bytes(&self, family: Family, from: &[u8], to: &[u8]) -> u64 {
         let ranges = [rust_rocksdb::Range::new(from, to)];
@@ -755,10 +742,6 @@ fn write_marker(path: &Path, state: &str) -> Result<()> {
         fs::File::open(path)?.sync_all()
     };
     write().map_err(|error| cannot("write", &marker, &error))
-}
-
-fn bound(key: &[u8]) -> Option<&[u8]> {
-    (!key.is_empty()).then_some(key)
 }
 
 pub(crate) fn cannot(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
