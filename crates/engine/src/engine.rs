@@ -41,6 +41,11 @@ pub enum Value<'a> {
 pub struct Kept(Row);
 
 impl Kept {
+    /// None if the row says that there is none.
+    fn of(row: Row) -> Option<Kept> {
+        row.value().is_some().then_some(Kept(row))
+    }
+
     /// Bytes that hold the value, and where in them it begins.
     pub fn share(&self) -> (Arc<[u8]>, usize) {
         self.0.share()
@@ -115,6 +120,14 @@ impl Database {
 
     pub(crate) fn get(&self, family: Family, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
         Ok(self.db.get_pinned_cf(&self.family(family), key)?)
+    }
+
+    fn get_quietly(&self, family: Family, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        Ok(self
+            .db
+            .get_pinned_cf_opt(&self.family(family), key, &options)?)
     }
 }
 
@@ -365,8 +378,7 @@ impl Engine {
 
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
         match self.young.get(family, key) {
-            Known::Row(row) if row.value().is_none() => Ok(None),
-            Known::Row(row) => Ok(Some(Value::Kept(Kept(row)))),
+            Known::Row(row) => Ok(Kept::of(row).map(Value::Kept)),
             Known::Below(fetch) => {
                 let stored = self.database.get(family, key)?;
                 self.young.keep(fetch, family, key, stored.as_deref());
@@ -375,10 +387,22 @@ impl Engine {
         }
     }
 
+    /// The same for background work: what it fetches is not kept in memory, where it would push out what
+    /// clients ask for.
+    pub fn get_quietly(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+        match self.get_in_memory(family, key) {
+            Some(kept) => Ok(kept.map(Value::Kept)),
+            None => {
+                let stored = self.database.get_quietly(family, key)?;
+                Ok(stored.map(Value::Stored))
+            }
+        }
+    }
+
     /// The row if it is in memory, or known to be absent; RocksDB is not asked.
     pub fn get_in_memory(&self, family: Family, key: &[u8]) -> Option<Option<Kept>> {
         match self.young.get(family, key) {
-            Known::Row(row) => Some(row.value().is_some().then(|| Kept(row.clone()))),
+            Known::Row(row) => Some(Kept::of(row)),
             Known::Below(_) => None,
         }
     }

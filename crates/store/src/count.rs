@@ -157,7 +157,7 @@ impl Store {
         if !self.counts().may_have_grown(index) {
             return Ok(());
         }
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         txn.begin(database);
         let walk = Walk::in_background(self, index, 0);
         if count_in_time(&txn, walk)?.is_none() {

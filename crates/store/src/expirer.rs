@@ -89,7 +89,7 @@ impl Store {
         // Keys that others work on are left for the next time: nobody shall wait for the expirer.
         let mut held = self.latches().none();
         let mut skipped = None;
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         let (mut expired, mut dealt_with) = (0, 0);
         for row in &due {
             let Ok(RowKey::Expiry { at_ms, index, key }) = RowKey::decode_expiry(row) else {

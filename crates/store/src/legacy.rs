@@ -62,7 +62,7 @@ impl Store {
         let mut request = Request::default();
         request.add(name, Mode::Exclusive);
         let _held = self.latches().acquire_blocking(request);
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         let key = Key::new(index, name);
         // A database that is not listed as dead may be one beyond `--databases`, to be opened again.
         let dead = SystemKey::DeadIndex {
@@ -85,7 +85,7 @@ impl Store {
     fn record_no_legacy(self: &Arc<Self>) -> Result<()> {
         // Alone, so that no transaction under way relies on the old answer.
         let _held = self.latches().acquire_blocking(Request::everything());
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         let key = SystemKey::LegacyMayExist {
             region: LOCAL_REGION,
         };

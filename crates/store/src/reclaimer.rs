@@ -98,7 +98,7 @@ impl Store {
         if abandoned.is_empty() {
             return Ok(());
         }
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         for key in &abandoned {
             txn.delete(Family::Meta, key);
         }
@@ -127,7 +127,7 @@ impl Store {
         }
         // Expiry rows lie among those of other databases, and finding them would mean to go through all
         // of these: the expirer drops them in their time.
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         for index in &dead {
             let listed = SystemKey::DeadIndex {
                 region: LOCAL_REGION,
@@ -265,14 +265,14 @@ impl Store {
             region: LOCAL_REGION,
             version,
         };
-        if self
-            .engine()
-            .get(Family::Meta, &staging.encode())?
+        let engine = self.engine();
+        if engine
+            .get_quietly(Family::Meta, &staging.encode())?
             .is_some()
         {
             return Ok(false);
         }
-        match self.engine().get(Family::Metadata, metadata_key)? {
+        match engine.get_quietly(Family::Metadata, metadata_key)? {
             Some(value) => Ok(Metadata::decode(&value)?.version() != Some(version)),
             None => Ok(true),
         }

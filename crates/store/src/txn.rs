@@ -218,6 +218,8 @@ pub struct ReadTxn {
     moved_before: Option<Vec<u64>>,
     now_ms: u64,
     work_left: Cell<Option<u32>>,
+    /// What it reads is not kept in memory.
+    is_quiet: bool,
     lookups: Cell<Lookups>,
 }
 
@@ -231,6 +233,7 @@ impl ReadTxn {
             moved: None,
             moved_before: None,
             work_left: Cell::new(patience.work()),
+            is_quiet: patience == Patience::Background,
             lookups: Cell::default(),
         }
     }
@@ -289,10 +292,16 @@ impl ReadTxn {
 
     pub fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>> {
         self.step()?;
-        match self.batch.get(family, key) {
-            Some(pending) => Ok(pending.map(Row::Pending)),
-            None => Ok(self.store.engine().get(family, key)?.map(Row::Stored)),
+        if let Some(pending) = self.batch.get(family, key) {
+            return Ok(pending.map(Row::Pending));
         }
+        let engine = self.store.engine();
+        let stored = if self.is_quiet {
+            engine.get_quietly(family, key)
+        } else {
+            engine.get(family, key)
+        };
+        Ok(stored?.map(Row::Stored))
     }
 
     /// The row, if it is in memory; the disk is not asked.
@@ -388,13 +397,16 @@ pub enum Patience {
     Short,
     /// On a thread of its own.
     Long,
+    /// The same for nobody in particular: the rows it asks for are not kept in memory, where they would
+    /// push out what clients ask for.
+    Background,
 }
 
 impl Patience {
     fn work(self) -> Option<u32> {
         match self {
             Patience::Short => Some(SHORT_WORK),
-            Patience::Long => None,
+            Patience::Long | Patience::Background => None,
         }
     }
 }

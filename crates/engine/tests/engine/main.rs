@@ -9,5 +9,6 @@ mod filters;
 mod journal;
 mod opening;
 mod ranges;
+mod reads;
 mod rows;
 mod support;

@@ -207,6 +207,28 @@ fn stale_rows_of_the_index_do_no_harm_and_go() {
     assert_eq!(fixture.count_in(Family::Expiry), 0);
 }
 
+/// What it asks for are keys that nobody else may ever ask for again.
+#[test]
+fn the_expirer_does_not_keep_the_values_that_it_looks_at() {
+    const KEYS: u64 = 100;
+    let mut fixture = Fixture::new();
+    let value = "x".repeat(2000);
+    fixture.write(|txn| {
+        for n in 0..KEYS {
+            set_until(txn, &n.to_string(), &value, START + 10);
+        }
+    });
+    // Without a TTL nothing is read, and the row of the index stays.
+    fixture.write(|txn| (0..KEYS).for_each(|n| set(txn, &n.to_string(), &value)));
+    fixture.compact();
+    fixture.restart();
+    fixture.time.set_millis(START + 11);
+    let kept = || fixture.store().engine().statistics().rows_in_memory_bytes;
+    let before = kept();
+    assert_eq!(expire_all(&fixture), (0, KEYS));
+    assert!(kept() - before < KEYS * value.len() as u64 / 2);
+}
+
 #[test]
 fn a_key_made_again_with_the_same_expiry_is_due_once() {
     let fixture = Fixture::new();

@@ -190,6 +190,18 @@ fn strings_of_the_old_format_do_not_end_the_search() {
 }
 
 #[test]
+fn the_search_keeps_nothing_in_memory() {
+    let mut fixture = Fixture::new();
+    fixture.write(|txn| (0..50).for_each(|n| hset(txn, &format!("hash:{n}"), fields(3))));
+    fixture.compact();
+    fixture.restart();
+    let kept = || fixture.store().engine().statistics().rows_in_memory_bytes;
+    let before = kept();
+    reclaim(&fixture, Family::Data, 10);
+    assert_eq!(kept(), before);
+}
+
+#[test]
 fn garbage_that_waits_can_be_seen() {
     let fixture = Fixture::new();
     let backlog = || fixture.store().backlog().unwrap();
