@@ -6,15 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use cairn_resp::number::format_double;
-use cairn_resp::{Limits, Protocol, Value, Writer, decode};
+use cairn_resp::{Limits, Protocol, Reply, Value, Writer, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::LazyJust;
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
-
-type Reply = cairn_resp::Reply;
 
 /// Bytes that look like requests far more often than chance would have it.
 fn requestlike() -> impl Strategy<Value = Vec<u8>> {
@@ -61,6 +59,10 @@ fn reply() -> impl Strategy<Value = Reply> {
         bytes().prop_map(Reply::Error),
         any::<i64>().prop_map(Reply::Int),
         bytes().prop_map(Reply::Bulk),
+        (bytes(), any::<prop::sample::Index>()).prop_map(|(bytes, from)| {
+            let from = from.index(bytes.len() + 1);
+            Reply::Shared(bytes.into(), from)
+        }),
         double.prop_map(Reply::Double),
         any::<bool>().prop_map(Reply::Bool),
         bytes().prop_map(|text| Reply::Verbatim("txt", text)),
@@ -102,6 +104,7 @@ fn meaning(reply: &Reply, protocol: Protocol) -> Value {
         }
         Reply::Int(value) => Value::Int(*value),
         Reply::Bulk(bytes) => Value::Bulk(bytes.clone()),
+        Reply::Shared(bytes, from) => Value::Bulk(bytes[*from..].to_vec()),
         Reply::Static(text) => Value::Bulk(text.as_bytes().to_vec()),
         Reply::Double(value) if resp3 => Value::Double(*value),
         Reply::Double(value) => {
