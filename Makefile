@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench \
+.PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench instructions \
         build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
@@ -21,7 +21,7 @@ build: build-tools
 	$(CARGO) build --release --package cairn-server
 
 # Lint first: it is quick. Then from the small to the large.
-test: build-tools test-tools lint build unit scripts clients selftest conformance
+test: build-tools test-tools lint build unit scripts instructions clients selftest conformance
 
 lint: build-tools
 	$(CARGO) fmt --all --check
@@ -63,6 +63,11 @@ bench: build test-tools
 	    $(if $(BENCH_SECONDS),--seconds $(BENCH_SECONDS)) $(if $(BENCH_DIR),--dir $(BENCH_DIR)) \
 	    $(if $(BENCH_PEERS),--peers $(BENCH_PEERS))
 
+# How many instructions commands take, against the recorded figures; RECORD=1 records them.
+instructions: build-tools test-tools
+	$(CARGO) build --release --package cairn-server --example instructions
+	tests/instructions/run $(if $(RECORD),--record)
+
 # Ten minutes of fuzzing the protocol parser.
 FUZZ_SECONDS ?= 600
 fuzz: build-tools
@@ -78,7 +83,8 @@ build-tools:
 	    libclang-dev 'ls /usr/lib/llvm-*/lib/libclang.so'
 	@tools/install-rust $(CARGO)
 
-# What the tests need: Redis itself to compare with, what unpacks its source, and the clients' languages.
+# What the tests need: Redis itself to compare with, what unpacks its source, the clients' languages, and
+# what counts instructions.
 test-tools:
 	@tools/install-missing \
 	    redis-server 'command -v redis-server' \
@@ -89,7 +95,8 @@ test-tools:
 	    python3 'command -v python3' \
 	    python3-venv 'python3 -c "import ensurepip"' \
 	    nodejs 'command -v node' \
-	    npm 'command -v npm'
+	    npm 'command -v npm' \
+	    valgrind 'command -v valgrind'
 
 clean:
 	$(CARGO) clean

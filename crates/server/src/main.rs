@@ -1,22 +1,4 @@
-//! Cairn: Redis' protocol and data types over an LSM tree.
-
-mod address;
-mod cli;
-mod client;
-mod command;
-mod config;
-mod connection;
-mod descriptors;
-mod housekeeping;
-mod info;
-mod inspect;
-mod listener;
-mod pause;
-mod server;
-mod session;
-mod space;
-mod stats;
-mod turn;
+//! The program; what it does is in the library.
 
 /// Fragments less than the system's under a database's mix of sizes, and RocksDB is built with it too.
 #[global_allocator]
@@ -31,5 +13,5 @@ pub static ALLOCATOR_SETTINGS: &[u8; 60] =
     b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    cairn_server::main()
 }

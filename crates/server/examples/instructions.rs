@@ -1,0 +1,245 @@
+//! Sends one kind of command many times through a connection, for `tests/instructions/run` to have the
+//! instructions counted that each takes.
+//!
+//!   instructions DIRECTORY COMMAND N
+//!
+//! Only what runs inside [`measured`] counts. Everything before puts the database into a state that does
+//! not depend on how fast this machine is: all rows that the command asks for are in memory, each is
+//! changed once at most, and nothing is on its way to RocksDB.
+
+use std::ops::Range;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use cairn_server::in_process::InProcess;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+/// The server's allocator.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Memory that is free stays with the process: when to give it back is a matter of time, and what
+/// depends on time cannot be counted.
+// SAFETY: this is the name under which jemalloc looks for its settings at start, and the type it expects:
+// a pointer to a string that ends with a zero byte and lives for ever.
+#[unsafe(export_name = "malloc_conf")]
+pub static ALLOCATOR_SETTINGS: &[u8; 36] = b"dirty_decay_ms:-1,muzzy_decay_ms:-1\0";
+
+/// How many keys or elements there are.
+const ELEMENTS: usize = 5_000;
+/// How many commands are sent before those that count, so that whatever happens only once has happened.
+const WARM_UP: usize = 160;
+/// How many commands come at once.
+const PIPELINE: usize = 16;
+/// How many elements LRANGE_100 returns.
+const RANGE: usize = 100;
+
+fn main() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, command, count] = arguments.as_slice() else {
+        return Err("usage: instructions DIRECTORY COMMAND N".into());
+    };
+    let count: usize = count.parse().map_err(|_| "N is not a number")?;
+    if WARM_UP + count > ELEMENTS {
+        return Err(format!("N is at most {}", ELEMENTS - WARM_UP));
+    }
+    let workload = Workload::named(command).ok_or("no such command")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let tasks = LocalSet::new();
+    let server = InProcess::open(Path::new(directory))?;
+    let mut before = Script::new(workload.before, 0..ELEMENTS);
+    tasks.block_on(&runtime, server.serve(&mut before))?;
+    let mut warm_up = Script::new(workload.command, 0..WARM_UP);
+    tasks.block_on(&runtime, server.serve(&mut warm_up))?;
+    server.rest();
+    let mut script = Script::new(workload.command, WARM_UP..WARM_UP + count);
+    measured(&runtime, &tasks, &server, &mut script)?;
+    if ![before, warm_up, script].iter().all(Script::is_over) {
+        return Err("a connection ended early".into());
+    }
+    println!("{count}");
+    Ok(())
+}
+
+/// What is counted. Its name is known to `tests/instructions/run`.
+#[inline(never)]
+fn measured(
+    runtime: &Runtime,
+    tasks: &LocalSet,
+    server: &InProcess,
+    script: &mut Script,
+) -> Result<(), String> {
+    tasks.block_on(runtime, server.serve(script))
+}
+
+/// A command and the reply to it, by its number.
+type Exchange = fn(usize) -> (String, String);
+
+struct Workload {
+    /// Sent once for each element, to begin with.
+    before: Exchange,
+    command: Exchange,
+}
+
+impl Workload {
+    fn named(command: &str) -> Option<Workload> {
+        let (before, command): (Exchange, Exchange) = match command {
+            "GET" => (set, get),
+            "SET" => (set, set),
+            "HSET" => (new_field, old_field),
+            "HGET" => (new_field, hget),
+            "ZADD" => (new_member, old_member),
+            "LPUSH" => (lpush, lpush_more),
+            "LRANGE_100" => (lpush, lrange),
+            _ => return None,
+        };
+        Some(Workload { before, command })
+    }
+}
+
+fn request(words: &[&str]) -> String {
+    let words = words.iter().map(|word| bulk(word));
+    format!("*{}\r\n{}", words.len(), words.collect::<String>())
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn element(number: usize) -> String {
+    format!("element:{number:012}")
+}
+
+fn set(number: usize) -> (String, String) {
+    let key = element(number);
+    (request(&["SET", &key, "some value"]), "+OK\r\n".into())
+}
+
+fn get(number: usize) -> (String, String) {
+    (request(&["GET", &element(number)]), bulk("some value"))
+}
+
+fn new_field(number: usize) -> (String, String) {
+    let field = element(number);
+    let words = ["HSET", "a hash", &field, "some value"];
+    (request(&words), ":1\r\n".into())
+}
+
+fn old_field(number: usize) -> (String, String) {
+    let field = element(number);
+    let words = ["HSET", "a hash", &field, "other value"];
+    (request(&words), ":0\r\n".into())
+}
+
+fn hget(number: usize) -> (String, String) {
+    let words = ["HGET", "a hash", &element(number)];
+    (request(&words), bulk("some value"))
+}
+
+fn new_member(number: usize) -> (String, String) {
+    let words = ["ZADD", "a sorted set", "1", &element(number)];
+    (request(&words), ":1\r\n".into())
+}
+
+fn old_member(number: usize) -> (String, String) {
+    let score = (number + 2).to_string();
+    let words = ["ZADD", "a sorted set", &score, &element(number)];
+    (request(&words), ":0\r\n".into())
+}
+
+fn lpush(number: usize) -> (String, String) {
+    let words = ["LPUSH", "a list", &element(number)];
+    (request(&words), format!(":{}\r\n", number + 1))
+}
+
+fn lpush_more(number: usize) -> (String, String) {
+    lpush(ELEMENTS + number)
+}
+
+fn lrange(_number: usize) -> (String, String) {
+    let words = ["LRANGE", "a list", "0", &(RANGE - 1).to_string()];
+    let elements = (0..RANGE).map(|at| bulk(&element(ELEMENTS - 1 - at)));
+    let reply = format!("*{RANGE}\r\n{}", elements.collect::<String>());
+    (request(&words), reply)
+}
+
+/// A client that sends its commands a pipeline at a time, never waits, and allocates nothing. Wrong
+/// replies make it panic.
+struct Script {
+    pipelines: Vec<Pipeline>,
+    sent: usize,
+    answered: usize,
+}
+
+struct Pipeline {
+    requests: String,
+    replies: String,
+}
+
+impl Script {
+    fn new(exchange: Exchange, numbers: Range<usize>) -> Script {
+        let numbers: Vec<usize> = numbers.collect();
+        let pipeline = |numbers: &[usize]| {
+            let (requests, replies) = numbers.iter().map(|number| exchange(*number)).unzip();
+            Pipeline { requests, replies }
+        };
+        Script {
+            pipelines: numbers.chunks(PIPELINE).map(pipeline).collect(),
+            sent: 0,
+            answered: 0,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.answered == self.pipelines.len()
+    }
+}
+
+impl AsyncRead for Script {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if let Some(pipeline) = self.pipelines.get(self.sent) {
+            buffer.put_slice(pipeline.requests.as_bytes());
+            self.sent += 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        replies: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let expected = self.pipelines[self.answered].replies.as_bytes();
+        assert!(
+            replies == expected,
+            "replied: {}\nexpected: {}",
+            replies.escape_ascii(),
+            expected.escape_ascii()
+        );
+        self.answered += 1;
+        Poll::Ready(Ok(replies.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
