@@ -44,6 +44,7 @@ impl Batch {
         Self::default()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -86,6 +87,7 @@ impl Batch {
     }
 
     /// What this batch makes of a row: `None` if it does not touch it, `Some(None)` if it deletes it.
+    #[inline]
     pub fn get(&self, family: Family, key: &[u8]) -> Option<Option<&[u8]>> {
         if self.counts[family as usize] == 0 {
             return None;
@@ -94,6 +96,7 @@ impl Batch {
         Some(slot.row.as_ref()?.value())
     }
 
+    #[inline]
     pub fn has_changes_in(&self, family: Family) -> bool {
         self.counts[family as usize] > 0
     }

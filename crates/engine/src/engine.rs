@@ -55,6 +55,7 @@ impl Kept {
 impl Deref for Kept {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         self.0.value().unwrap_or_default()
     }
@@ -63,6 +64,7 @@ impl Deref for Kept {
 impl Deref for Value<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             Value::Kept(kept) => kept,

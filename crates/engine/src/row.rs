@@ -31,10 +31,12 @@ impl Row {
         Row(row)
     }
 
+    #[inline]
     pub(crate) fn family(&self) -> Family {
         Family::ALL[usize::from(self.0[0])]
     }
 
+    #[inline]
     fn value_at(&self) -> usize {
         let [_, _, a, b, c, d, ..] = *self.0 else {
             return HEAD;
@@ -42,10 +44,12 @@ impl Row {
         HEAD + u32::from_ne_bytes([a, b, c, d]) as usize
     }
 
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         &self.0[HEAD..self.value_at()]
     }
 
+    #[inline]
     pub(crate) fn value(&self) -> Option<&[u8]> {
         (self.0[1] == 0).then(|| &self.0[self.value_at()..])
     }
@@ -56,10 +60,12 @@ impl Row {
     }
 
     /// How many bytes it takes.
+    #[inline]
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }
 
+    #[inline]
     pub(crate) fn is(&self, family: Family, key: &[u8]) -> bool {
         self.0[0] == family as u8 && self.key() == key
     }

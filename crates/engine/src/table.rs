@@ -26,6 +26,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Notes that the row was asked for. Counts that get lost do not matter.
+    #[inline]
     pub(crate) fn warm(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
         if heat < HOTTEST {
@@ -70,11 +71,13 @@ impl Table {
         slots.filter_map(|slot| Some((slot.hash, slot.row?)))
     }
 
+    #[inline]
     fn mask(&self) -> usize {
         self.slots.len() - 1
     }
 
     /// Where the row is, or else where it would be.
+    #[inline]
     fn place(&self, hash: u64, family: Family, key: &[u8]) -> usize {
         let mut at = hash as usize & self.mask();
         loop {
@@ -87,6 +90,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, hash: u64, family: Family, key: &[u8]) -> Option<&Slot> {
         if self.slots.is_empty() {
             return None;

@@ -197,6 +197,13 @@ impl Parser {
 
     /// Reads `$<length>`; none if its line has yet to end.
     fn bulk_header(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+        if let Some((len, header)) = short_header(&buf[self.at..])
+            && len <= limits.max_bulk_len
+            && header <= limits.max_inline
+        {
+            self.enter(Stage::Payload { len }, self.at + header);
+            return Ok(Some(len));
+        }
         let invalid = ProtocolError::InvalidBulkLength;
         let too_big = ProtocolError::TooBigBulkCount;
         let Some(line) = self.count_line(buf, limits, too_big)? else {
@@ -274,6 +281,18 @@ fn find_either(a: u8, b: u8, haystack: &[u8]) -> Option<usize> {
     match near.iter().position(|byte| *byte == a || *byte == b) {
         None => memchr::memchr2(a, b, far).map(|i| near.len() + i),
         found => found,
+    }
+}
+
+/// The length in a header of one or two digits, as nearly all are, and the header's own.
+fn short_header(buf: &[u8]) -> Option<(usize, usize)> {
+    match *buf {
+        [b'$', digit @ b'0'..=b'9', b'\r', _, ..] => Some((usize::from(digit - b'0'), 4)),
+        [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
+            let len = usize::from(tens - b'0') * 10 + usize::from(ones - b'0');
+            Some((len, 5))
+        }
+        _ => None,
     }
 }
 

@@ -42,6 +42,7 @@ impl<'a> Writer<'a> {
     }
 
     /// How much the buffer holds, with what was in it before this writer.
+    #[inline]
     pub fn len(&self) -> usize {
         self.out.len()
     }
@@ -50,6 +51,7 @@ impl<'a> Writer<'a> {
         self.out.is_empty()
     }
 
+    #[inline]
     pub fn simple(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'+', text.as_ref());
     }
@@ -61,10 +63,12 @@ impl<'a> Writer<'a> {
         self.line(b'-', &text[..end.map_or(0, |last| last + 1)]);
     }
 
+    #[inline]
     pub fn int(&mut self, value: i64) {
         self.header(b':', value);
     }
 
+    #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         self.header(b'$', bytes.len());
@@ -205,6 +209,7 @@ impl<'a> Writer<'a> {
 
     /// A line break inside it would end the reply and let its tail pass for another: they become
     /// blanks, whoever supplied the text.
+    #[inline]
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
         let start = self.out.len();

@@ -440,10 +440,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Finds the command and decides whether it may run.
     fn admit(&self, args: &Args<'_>) -> Result<&'static Command, Error> {
-        let command = command::resolve(args)?;
-        if self.session.must_authenticate() && !command.has(Flag::NoAuth) {
-            return Err(Error::fixed("NOAUTH Authentication required."));
+        let command = match command::resolve(args) {
+            Ok(command) => command,
+            Err(error) => {
+                // To clients the subcommands of some are mere arguments, which come after all guards.
+                if let Some(command) = command::hiding_subcommands(args) {
+                    self.guard(command)?;
+                }
+                return Err(error);
+            }
+        };
+        self.guard(command)?;
+        if command.has(Flag::DenyOom) {
+            self.session.server.store.check_room()?;
         }
+        Ok(command)
+    }
+
+    /// Whether this client may use the command at all.
+    fn guard(&self, command: &Command) -> Result<(), Error> {
         if command.has(Flag::Debugging) && !self.session.may_debug() {
             return Err(Error::fixed(
                 "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
@@ -451,10 +466,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                  option in the configuration file, and then restart the server.",
             ));
         }
-        if command.has(Flag::DenyOom) {
-            self.session.server.store.check_room()?;
+        if self.session.must_authenticate() && !command.has(Flag::NoAuth) {
+            return Err(Error::fixed("NOAUTH Authentication required."));
         }
-        Ok(command)
+        Ok(())
     }
 
     async fn execute(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Gone> {

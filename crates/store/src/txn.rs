@@ -34,6 +34,7 @@ pub enum Row<'t> {
 impl Deref for Row<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             Row::Pending(bytes) => bytes,

@@ -347,6 +347,13 @@ pub fn resolve(args: &Args<'_>) -> Result<&'static Command> {
     Err(unknown_subcommand(command, args[1]))
 }
 
+/// The command that is called, if its subcommands are not shown to clients.
+pub fn hiding_subcommands(args: &Args<'_>) -> Option<&'static Command> {
+    let command = find(args[0])?;
+    let hides = !command.subcommands.is_empty() && !command.shows_subcommands;
+    (hides && args.len() > 1).then_some(command)
+}
+
 /// The command, or subcommand, that the arguments name, however many they are.
 pub fn named(args: &Args<'_>) -> Option<&'static Command> {
     let command = find(args.first()?)?;

@@ -66,7 +66,11 @@ fn describe(command: &'static Command) -> Reply {
         simple_set(categories.iter().map(|name| format!("@{name}"))),
         Reply::Set(command.tips.iter().map(|tip| (*tip).into()).collect()),
         Reply::Set(specs.map(|spec| describe_spec(command, spec)).collect()),
-        Reply::Set(command.shown_subcommands().iter().map(describe).collect()),
+        match command.shown_subcommands() {
+            // An array, unlike its neighbours, unless it is empty: so says Redis.
+            [] => Reply::Set(Vec::new()),
+            subcommands => Reply::Array(subcommands.iter().map(describe).collect()),
+        },
     ])
 }
 
