@@ -72,7 +72,9 @@ impl Commit {
 }
 
 /// How long rows stay young, so that those that change again are written once, and many together.
-const YOUTH: Duration = Duration::from_millis(50);
+const YOUTH: Duration = Duration::from_millis(300);
+/// The same while walks come across them: the fewer young rows there are, the less a walk carries along.
+const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
@@ -265,7 +267,10 @@ fn drain_loop(shared: &Shared) {
             return;
         }
         drop(queue);
-        rest = YOUTH;
+        rest = match shared.engine.has_walked_over_young() {
+            true => SHORT_YOUTH,
+            false => YOUTH,
+        };
         if let Err(error) = shared.engine.drain() {
             tracing::error!("cannot move rows out of the journal: {error}");
             rest = AFTER_FAILURE;

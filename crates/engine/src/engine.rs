@@ -491,6 +491,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether walks have come across young rows since this was last asked.
+    pub(crate) fn has_walked_over_young(&self) -> bool {
+        self.young.was_walked_over()
+    }
+
     pub(crate) fn has_young(&self) -> bool {
         !self.young.is_empty()
     }

@@ -16,6 +16,7 @@
 //! goes before what is asked for often, and walks do not come through here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
@@ -211,6 +212,8 @@ pub(crate) struct Young {
     state: RwLock<State>,
     /// The most bytes of hot rows in a table.
     shard_limit: usize,
+    /// A walk has come across young rows.
+    walked_over: AtomicBool,
 }
 
 /// The right to keep a row that is being fetched from below.
@@ -239,6 +242,7 @@ impl Young {
                 commits: 0,
             }),
             shard_limit: hot_bytes / SHARDS,
+            walked_over: AtomicBool::new(false),
         }
     }
 
@@ -323,12 +327,21 @@ impl Young {
         let length = rows.len();
         let state = self.state.read();
         let mut generations = state.generations();
-        if generations.all(|generation| generation.gather(range, most, rows)) {
+        let are_few = generations.all(|generation| generation.gather(range, most, rows));
+        if !are_few || rows.len() > length {
+            self.walked_over.store(true, Ordering::Relaxed);
+        }
+        if are_few {
             // While the lock is held no drain can end, and take away what it has brought below.
             return Some(open());
         }
         rows.truncate(length);
         None
+    }
+
+    /// Whether walks have come across young rows since this was last asked.
+    pub(crate) fn was_walked_over(&self) -> bool {
+        self.walked_over.swap(false, Ordering::Relaxed)
     }
 
     /// The generation to be drained next: one that a failed drain has left, or the active one.
