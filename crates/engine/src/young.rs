@@ -28,7 +28,7 @@ use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
 use crate::row::{Row, hash};
-use crate::table::Table;
+use crate::table::{Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 const ROW_OVERHEAD: usize = 80;
@@ -36,6 +36,8 @@ const ROW_OVERHEAD: usize = 80;
 const MOST_IN_A_WALK: usize = 1024;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
+/// How many slots are looked at for a row that may be evicted.
+const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 
@@ -195,7 +197,9 @@ impl State {
         }
         while self.bytes[shard] > limit {
             let drained = self.drained;
-            let Some(evicted) = self.rows[shard].evict(|slot| slot.generation <= drained) else {
+            let may_go = |slot: &Slot| slot.generation <= drained;
+            // If few may go, the table grows until the next drain.
+            let Some(evicted) = self.rows[shard].evict(EVICTION_EFFORT, may_go) else {
                 break;
             };
             self.bytes[shard] -= ROW_OVERHEAD + evicted.size();

@@ -6,13 +6,14 @@
 //! earlier one that it conflicts with, so nobody starves, and passes by those it does not conflict with.
 //! Waiting is a future: no thread is blocked.
 //!
-//! A latch is named by a hash of the key. Two keys that share a hash share a latch, which costs a wait
-//! and nothing else; so do keys of the same name in two databases.
+//! There is a fixed number of latches, and a hash of the key says which is its own. Two keys may share one,
+//! which costs a wait and nothing else; so do keys of the same name in two databases. To take a latch that is
+//! free is to write a number into its place.
 
 use std::collections::BTreeSet;
-use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -25,16 +26,20 @@ pub enum Mode {
     Exclusive,
 }
 
-type Name = u64;
+/// The place of a latch.
+type Name = u32;
 type Names = SmallVec<[(Name, Mode); 8]>;
 
+/// How many bits of the hash name a latch: so many latches that few keys of few thousand share one.
+const NAME_BITS: u32 = 18;
+
 /// The latch that everyone holds, shared; to hold it exclusively is to be alone.
-const EVERYTHING: Name = 0;
+const EVERYTHING: Name = 1 << NAME_BITS;
 
 fn name_of(key: &[u8]) -> Name {
     let mut hasher = FxHasher::default();
     hasher.write(key);
-    hasher.finish() | 1
+    (hasher.finish() >> (u64::BITS - NAME_BITS)) as Name
 }
 
 /// Which latches are wanted.
@@ -86,105 +91,164 @@ impl Request {
     }
 }
 
+/// Who holds something: no two at the same time have the same number, and none has zero.
+type Holder = u64;
+const NOBODY: Holder = 0;
+
 #[derive(Default)]
 struct Latch {
     shared: u32,
-    exclusive: bool,
-    /// Who waits, by number; the numbers rise with the time of arrival.
-    waiting_shared: BTreeSet<u64>,
-    waiting_exclusive: BTreeSet<u64>,
+    exclusive: Holder,
+    waiting: Option<Box<Waiting>>,
+}
+
+/// Who waits, by number; the numbers rise with the time of arrival.
+#[derive(Default)]
+struct Waiting {
+    shared: BTreeSet<u64>,
+    exclusive: BTreeSet<u64>,
+}
+
+impl Waiting {
+    fn of(&mut self, mode: Mode) -> &mut BTreeSet<u64> {
+        match mode {
+            Mode::Shared => &mut self.shared,
+            Mode::Exclusive => &mut self.exclusive,
+        }
+    }
 }
 
 impl Latch {
-    fn is_free_for(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Shared => !self.exclusive,
-            Mode::Exclusive => !self.exclusive && self.shared == 0,
-        }
-    }
-
     /// Whether someone who came before this number waits for what conflicts with the mode.
     fn is_awaited_before(&self, number: u64, mode: Mode) -> bool {
+        let Some(waiting) = &self.waiting else {
+            return false;
+        };
         let comes_first = |waiting: &BTreeSet<u64>| waiting.first().is_some_and(|n| *n < number);
-        comes_first(&self.waiting_exclusive)
-            || mode == Mode::Exclusive && comes_first(&self.waiting_shared)
+        comes_first(&waiting.exclusive) || mode == Mode::Exclusive && comes_first(&waiting.shared)
     }
 
     fn admits(&self, number: u64, mode: Mode) -> bool {
-        self.is_free_for(mode) && !self.is_awaited_before(number, mode)
+        let is_free = match mode {
+            Mode::Shared => self.exclusive == NOBODY,
+            Mode::Exclusive => self.exclusive == NOBODY && self.shared == 0,
+        };
+        is_free && !self.is_awaited_before(number, mode)
     }
 
-    fn waiting(&mut self, mode: Mode) -> &mut BTreeSet<u64> {
+    fn take(&mut self, holder: Holder, mode: Mode) {
         match mode {
-            Mode::Shared => &mut self.waiting_shared,
-            Mode::Exclusive => &mut self.waiting_exclusive,
+            Mode::Shared => self.shared += 1,
+            Mode::Exclusive => self.exclusive = holder,
         }
     }
 
-    fn take(&mut self, mode: Mode) {
+    fn release(&mut self, mode: Mode) {
         match mode {
-            Mode::Shared => self.shared += 1,
-            Mode::Exclusive => self.exclusive = true,
+            Mode::Shared => self.shared -= 1,
+            Mode::Exclusive => self.exclusive = NOBODY,
+        }
+    }
+
+    fn await_turn(&mut self, number: u64, mode: Mode) {
+        self.waiting.get_or_insert_default().of(mode).insert(number);
+    }
+
+    fn await_no_more(&mut self, number: u64, mode: Mode) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.of(mode).remove(&number);
+            if waiting.shared.is_empty() && waiting.exclusive.is_empty() {
+                self.waiting = None;
+            }
         }
     }
 
     /// Those whom the release of this mode may let in.
-    fn candidates(&self, released: Mode) -> impl Iterator<Item = u64> {
-        let next_exclusive = self.waiting_exclusive.first().copied();
-        let sharers = match released {
-            // They were not kept out by one of their kind.
-            Mode::Shared => None,
-            Mode::Exclusive => Some(
-                self.waiting_shared
-                    .range(..next_exclusive.unwrap_or(u64::MAX)),
-            ),
+    fn candidates(&self, released: Mode, out: &mut Vec<u64>) {
+        let Some(waiting) = &self.waiting else {
+            return;
         };
-        let next_exclusive = next_exclusive.filter(|_| self.shared == 0);
-        next_exclusive
-            .into_iter()
-            .chain(sharers.into_iter().flatten().copied())
+        let next_exclusive = waiting.exclusive.first().copied();
+        // Sharers were not kept out by one of their kind.
+        if released == Mode::Exclusive {
+            let behind = next_exclusive.unwrap_or(u64::MAX);
+            out.extend(waiting.shared.range(..behind));
+        }
+        out.extend(next_exclusive.filter(|_| self.shared == 0));
     }
 
-    fn is_idle(&self) -> bool {
-        self.shared == 0
-            && !self.exclusive
-            && self.waiting_shared.is_empty()
-            && self.waiting_exclusive.is_empty()
+    #[cfg(test)]
+    fn is_free(&self) -> bool {
+        self.shared == 0 && self.exclusive == NOBODY && self.waiting.is_none()
     }
 }
 
 struct Waiter {
     request: Request,
+    holder: Holder,
     granted: oneshot::Sender<Held>,
 }
 
-#[derive(Default)]
 struct Table {
-    latches: FxHashMap<Name, Latch>,
+    latches: Box<[Latch]>,
     waiters: FxHashMap<u64, Waiter>,
     next_number: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            latches: (0..=EVERYTHING).map(|_| Latch::default()).collect(),
+            waiters: FxHashMap::default(),
+            next_number: 0,
+        }
+    }
 }
 
 #[derive(Clone, Default)]
 pub struct Latches {
     table: Arc<Mutex<Table>>,
+    holders: Arc<AtomicU64>,
 }
 
 /// Latches that are held; dropping it lets go of them.
 pub struct Held {
     latches: Latches,
-    held: Grips,
+    grips: Grips,
 }
 
-/// How a latch is held.
-#[derive(Clone, Copy)]
-struct Grip {
-    mode: Mode,
-    /// One that was adopted may be held several times, shared.
-    times: u32,
+/// Which latches somebody holds.
+struct Grips {
+    holder: Holder,
+    /// One that is shared may be there several times.
+    held: Vec<(Name, Mode)>,
+    /// Beside those, so that it is quickly seen: how the latch of everything is held.
+    everything: Option<Mode>,
 }
 
-type Grips = FxHashMap<Name, Grip>;
+impl Grips {
+    fn none(holder: Holder) -> Self {
+        Grips {
+            holder,
+            held: Vec::new(),
+            everything: None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.everything.is_none()
+    }
+
+    /// How many times a latch is held, shared.
+    fn times_shared(&self, name: Name) -> u32 {
+        let times = self
+            .held
+            .iter()
+            .filter(|held| **held == (name, Mode::Shared));
+        times.count() as u32
+            + u32::from(name == EVERYTHING && self.everything == Some(Mode::Shared))
+    }
+}
 
 impl Latches {
     pub fn new() -> Self {
@@ -193,9 +257,10 @@ impl Latches {
 
     /// Holds nothing, to be extended.
     pub fn none(&self) -> Held {
+        let holder = self.holders.fetch_add(1, Ordering::Relaxed) + 1;
         Held {
             latches: self.clone(),
-            held: Grips::default(),
+            grips: Grips::none(holder),
         }
     }
 
@@ -220,85 +285,79 @@ impl Latches {
         request.sort();
         let mut held = self.none();
         let mut table = self.table.lock();
-        if table.try_extend(&mut held.held, &request) {
+        if table.try_extend(&mut held.grips, &request) {
             return Ok(held);
         }
         let number = table.next_number;
         table.next_number += 1;
         for &(name, mode) in &request.wanted {
-            let latch = table.latches.entry(name).or_default();
-            latch.waiting(mode).insert(number);
+            table.latches[name as usize].await_turn(number, mode);
         }
         let (granted, grant) = oneshot::channel();
-        table.waiters.insert(number, Waiter { request, granted });
+        let waiter = Waiter {
+            request,
+            holder: held.grips.holder,
+            granted,
+        };
+        table.waiters.insert(number, waiter);
         Err(grant)
+    }
+
+    #[cfg(test)]
+    fn are_all_free(&self) -> bool {
+        self.table.lock().latches.iter().all(Latch::is_free)
     }
 }
 
 impl Held {
     /// Adds to what is held, if that needs no waiting; else changes nothing and says so.
     pub fn try_extend(&mut self, request: &mut Request) -> bool {
-        let is_held = |(name, mode): &(Name, Mode)| {
-            let grip = self.held.get(name);
-            grip.is_some_and(|grip| grip.mode >= *mode)
-        };
-        if request.wanted.iter().all(is_held) {
-            return true;
-        }
         request.sort();
         self.latches
             .table
             .lock()
-            .try_extend(&mut self.held, request)
+            .try_extend(&mut self.grips, request)
     }
 
     /// Takes over what another holds.
     pub fn adopt(&mut self, mut other: Held) {
-        for (name, grip) in other.held.drain() {
-            let own = self.held.entry(name);
-            own.and_modify(|own| own.times += grip.times)
-                .or_insert(grip);
+        let mut table = self.latches.table.lock();
+        let (own, other) = (&mut self.grips, &mut other.grips);
+        for (name, mode) in other.held.drain(..) {
+            if mode == Mode::Exclusive {
+                table.latches[name as usize].exclusive = own.holder;
+            }
+            own.held.push((name, mode));
+        }
+        let everything = &mut table.latches[EVERYTHING as usize];
+        match (own.everything, other.everything.take()) {
+            // Held twice, it is counted twice.
+            (Some(_), Some(mode)) => everything.release(mode),
+            (None, Some(mode)) => {
+                if mode == Mode::Exclusive {
+                    everything.exclusive = own.holder;
+                }
+                own.everything = Some(mode);
+            }
+            (_, None) => {}
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
-    /// How many latches are held.
-    pub fn len(&self) -> usize {
-        self.held.len()
+        self.grips.is_empty()
     }
 
     /// Lets go of everything; to be extended again.
     pub fn let_go(&mut self) {
-        let mut unwanted: Vec<Held> = Vec::new();
-        let mut released = std::mem::take(&mut self.held);
-        loop {
-            if !released.is_empty() {
-                let grants = self.latches.table.lock().release(&released);
-                for (waiter, names) in grants {
-                    let held = names.into_iter().map(|(name, mode)| {
-                        let grip = Grip { mode, times: 1 };
-                        (name, grip)
-                    });
-                    let held = Held {
-                        latches: self.latches.clone(),
-                        held: held.collect(),
-                    };
-                    // One whose future is gone gives back at once: here, and not by recursion.
-                    unwanted.extend(waiter.send(held).err());
-                }
-            }
-            released.clear();
-            // Keeps the room for the next time.
-            if self.held.capacity() < released.capacity() {
-                self.held = std::mem::take(&mut released);
-            }
-            match unwanted.pop() {
-                Some(mut held) => released = std::mem::take(&mut held.held),
-                None => break,
-            }
+        if self.is_empty() {
+            return;
+        }
+        let latches = &self.latches;
+        let mut unwanted = latches.table.lock().release(&mut self.grips, latches);
+        // Those whose future is gone give back at once: here, and not by recursion.
+        while let Some(mut held) = unwanted.pop() {
+            let more = latches.table.lock().release(&mut held.grips, latches);
+            unwanted.extend(more);
         }
     }
 }
@@ -312,80 +371,88 @@ impl Drop for Held {
 impl Table {
     fn try_extend(&mut self, held: &mut Grips, request: &Request) -> bool {
         let admits = |&(name, mode): &(Name, Mode)| {
-            let latch = self.latches.get(&name);
-            match (held.get(&name), latch) {
-                (Some(grip), _) if grip.mode >= mode => true,
+            if name == EVERYTHING && held.everything >= Some(mode) {
+                return true;
+            }
+            let latch = &self.latches[name as usize];
+            if latch.exclusive == held.holder || latch.admits(u64::MAX, mode) {
+                return true;
+            }
+            if latch.shared == 0 {
+                return false;
+            }
+            let own = held.times_shared(name);
+            match mode {
+                Mode::Shared => own > 0,
                 // An upgrade: possible for the only holder, if nobody has been waiting longer.
-                (Some(grip), Some(latch)) => {
-                    latch.shared == grip.times && !latch.is_awaited_before(u64::MAX, mode)
-                }
-                (_, None) => true,
-                (None, Some(latch)) => latch.admits(u64::MAX, mode),
+                Mode::Exclusive => own == latch.shared && !latch.is_awaited_before(u64::MAX, mode),
             }
         };
         if !request.wanted.iter().all(admits) {
             return false;
         }
         for &(name, mode) in &request.wanted {
-            match held.entry(name) {
-                MapEntry::Occupied(grip) if grip.get().mode >= mode => {}
-                MapEntry::Occupied(mut grip) => {
-                    if let Some(latch) = self.latches.get_mut(&name) {
-                        latch.shared -= grip.get().times;
-                        latch.take(mode);
-                    }
-                    *grip.get_mut() = Grip { mode, times: 1 };
-                }
-                MapEntry::Vacant(grip) => {
-                    self.latches.entry(name).or_default().take(mode);
-                    grip.insert(Grip { mode, times: 1 });
-                }
-            }
+            self.take(held, name, mode);
         }
         true
     }
 
-    /// Lets go, and returns those whose turn has come.
-    fn release(&mut self, held: &Grips) -> Vec<(oneshot::Sender<Held>, Names)> {
+    fn take(&mut self, held: &mut Grips, name: Name, mode: Mode) {
+        let latch = &mut self.latches[name as usize];
+        if latch.exclusive == held.holder {
+            return;
+        }
+        if mode == Mode::Exclusive && latch.shared > 0 {
+            // All of them are its own.
+            latch.shared = 0;
+            held.held.retain(|(other, _)| *other != name);
+        } else if name == EVERYTHING && held.everything.is_some() {
+            return;
+        }
+        latch.take(held.holder, mode);
+        if name == EVERYTHING {
+            held.everything = Some(mode);
+        } else {
+            held.held.push((name, mode));
+        }
+    }
+
+    /// Lets go, and hands the latches to those whose turn has come. What nobody takes any more is returned.
+    fn release(&mut self, held: &mut Grips, latches: &Latches) -> Vec<Held> {
+        let everything = held.everything.take().map(|mode| (EVERYTHING, mode));
         let mut candidates = Vec::new();
-        for (&name, &Grip { mode, times }) in held {
-            if let MapEntry::Occupied(mut entry) = self.latches.entry(name) {
-                match mode {
-                    Mode::Shared => entry.get_mut().shared -= times,
-                    Mode::Exclusive => entry.get_mut().exclusive = false,
-                }
-                candidates.extend(entry.get().candidates(mode));
-                if entry.get().is_idle() {
-                    entry.remove();
-                }
-            }
+        for (name, mode) in held.held.drain(..).chain(everything) {
+            let latch = &mut self.latches[name as usize];
+            latch.release(mode);
+            latch.candidates(mode, &mut candidates);
         }
         // Who came first is let in first.
         candidates.sort_unstable();
         candidates.dedup();
-        let mut grants = Vec::new();
+        let mut unwanted = Vec::new();
         for number in candidates {
             if let Some(waiter) = self.waiters.get(&number)
                 && self.is_next(number, &waiter.request)
                 && let Some(waiter) = self.waiters.remove(&number)
             {
+                let mut grips = Grips::none(waiter.holder);
                 for &(name, mode) in &waiter.request.wanted {
-                    if let Some(latch) = self.latches.get_mut(&name) {
-                        latch.waiting(mode).remove(&number);
-                        latch.take(mode);
-                    }
+                    self.latches[name as usize].await_no_more(number, mode);
+                    self.take(&mut grips, name, mode);
                 }
-                grants.push((waiter.granted, waiter.request.wanted));
+                let latches = latches.clone();
+                let granted = Held { latches, grips };
+                unwanted.extend(waiter.granted.send(granted).err());
             }
         }
-        grants
+        unwanted
     }
 
     fn is_next(&self, number: u64, request: &Request) -> bool {
-        request.wanted.iter().all(|(name, mode)| {
-            let latch = self.latches.get(name);
-            latch.is_some_and(|latch| latch.admits(number, *mode))
-        })
+        request
+            .wanted
+            .iter()
+            .all(|(name, mode)| self.latches[*name as usize].admits(number, *mode))
     }
 }
 
@@ -422,7 +489,7 @@ mod tests {
         assert!(third.try_extend(&mut Request::everything()));
         assert!(!latches.none().try_extend(&mut request(&[])));
         drop(third);
-        assert!(latches.table.lock().latches.is_empty());
+        assert!(latches.are_all_free());
     }
 
     #[test]
@@ -476,7 +543,7 @@ mod tests {
         for grant in behind {
             drop(grant.blocking_recv().unwrap());
         }
-        assert!(latches.table.lock().latches.is_empty());
+        assert!(latches.are_all_free());
     }
 
     #[test]
@@ -488,7 +555,7 @@ mod tests {
             drop(latches.acquire_or_queue(request(&[("a", Exclusive)])).err());
         }
         drop(holder);
-        assert!(latches.table.lock().latches.is_empty());
+        assert!(latches.are_all_free());
         assert!(latches.table.lock().waiters.is_empty());
     }
 
@@ -505,7 +572,7 @@ mod tests {
         drop(gone);
         drop(holder);
         drop(next.blocking_recv().unwrap());
-        assert!(latches.table.lock().latches.is_empty());
+        assert!(latches.are_all_free());
         assert!(latches.table.lock().waiters.is_empty());
     }
 
@@ -544,6 +611,6 @@ mod tests {
                 });
             }
         });
-        assert!(latches.table.lock().latches.is_empty());
+        assert!(latches.are_all_free());
     }
 }
