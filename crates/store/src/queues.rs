@@ -188,12 +188,62 @@ impl Queues {
     /// A set has a new member; it had `size` before.
     pub(crate) fn add_member(&self, key: &Key, version: u64, size: u64, member: &[u8]) {
         self.with(key, version, |queue| {
+            // Its place in the shuffle, counted from the end that is taken from.
             let place = fastrand::u64(..=size) as usize;
-            if place < queue.pool.len() {
+            let last = queue.pool.len();
+            if place < last {
                 queue.pool.push(member.into());
-                let last = queue.pool.len() - 1;
-                queue.pool.swap(place, last);
+                queue.pool.swap(last - place, last);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_member_is_as_likely_to_come_next_as_any_other() {
+        fastrand::seed(7);
+        let (queues, key) = (Queues::default(), Key::new(1, b"set"));
+        let rounds = 8000;
+        let mut taken = FxHashMap::<Element, u32>::default();
+        for _ in 0..rounds {
+            let members = [b"a", b"b", b"c"].map(|member| member.as_slice().into());
+            queues.fill(&key, 1, members.into());
+            queues.add_member(&key, 1, 3, b"new");
+            if let Some(next) = queues.take_any(&key, 1) {
+                *taken.entry(next).or_default() += 1;
+            }
+        }
+        assert_eq!(taken.len(), 4);
+        for (member, times) in taken {
+            let is_fair = times.abs_diff(rounds / 4) < rounds / 40;
+            assert!(is_fair, "{}: {times}", String::from_utf8_lossy(&member));
+        }
+    }
+
+    #[test]
+    fn a_run_takes_in_what_comes_before_its_bound_and_nothing_else() {
+        let (queues, key) = (Queues::default(), Key::new(1, b"zset"));
+        let next = |direction| queues.take_nearest(&key, 1, direction);
+        let element = |text: &str| Some(Element::from(text.as_bytes()));
+        let found = ["b", "d"].map(|text| text.as_bytes().into());
+        queues.extend(&key, 1, Direction::Forward, found.into());
+        for text in ["a", "c", "e"] {
+            queues.add_scored(&key, 1, || text.into());
+        }
+        for text in ["a", "b", "c", "d"] {
+            assert_eq!(next(Direction::Forward), element(text));
+        }
+        // What lies behind the bound is found by the walk that goes on from there.
+        assert_eq!(next(Direction::Forward), None);
+        assert_eq!(queues.bound(&key, 1, Direction::Forward), element("d"));
+        assert_eq!(next(Direction::Backward), None);
+        queues.add_scored(&key, 1, || "c".into());
+        assert_eq!(queues.take_nearest(&key, 2, Direction::Forward), None);
+        queues.clear();
+        assert_eq!(next(Direction::Forward), None);
     }
 }
