@@ -143,7 +143,7 @@ impl Worker {
         let mut turn = self.turn.borrow_mut();
         let turn = &mut *turn;
         let before = out.len();
-        turn.txn.begin(call.database);
+        turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, out));
         let Ok(step) = catch_unwind(attempt) else {
             let name = call.command.name;
@@ -158,6 +158,7 @@ impl Worker {
 
     fn attempt(self: &Rc<Self>, turn: &mut Turn, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
         if let Handler::Point(handler) = call.command.handler {
+            turn.txn.sample_time();
             match handler(Point::unlatched(&turn.txn), &call.args) {
                 Err(Error::Unlatched) => {}
                 result => {
@@ -170,6 +171,7 @@ impl Worker {
         if !turn.held.try_extend(&mut request) {
             return Step::NeedsLatches(request);
         }
+        turn.txn.sample_time();
         self.open(turn);
         match call.command.handler {
             Handler::Point(handler) => {

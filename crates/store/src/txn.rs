@@ -455,15 +455,26 @@ impl WriteTxn {
     /// Starts a command: from here on [`WriteTxn::undo`] takes back. Time is sampled anew and the
     /// allowance for long work refilled.
     pub fn begin(&mut self, database: u32) {
+        self.mark(database);
+        self.sample_time();
+    }
+
+    /// The same without a look at the clock, which follows when the latches are held.
+    pub fn mark(&mut self, database: u32) {
         self.read.batch.savepoint();
         self.read.moved_before.clone_from(&self.read.moved);
         self.staged_before = self.staged.len();
         self.read.database = database;
-        self.read.now_ms = self.read.store.clock().now_ms();
         self.read.lookups.set(Lookups::default());
         if self.read.work_left.get().is_some() {
             self.read.work_left.set(Patience::Short.work());
         }
+    }
+
+    /// To be called when the latches are held: a key that others have seen expire by then must not be seen
+    /// alive, and kept alive, with an earlier time.
+    pub fn sample_time(&mut self) {
+        self.read.now_ms = self.read.store.clock().now_ms();
     }
 
     /// Takes back what the current command changed.
