@@ -22,7 +22,7 @@ pub struct Batch {
 
 /// What the batch had to say of a row before it was changed.
 struct Before {
-    hash: u64,
+    hash: u32,
     /// The row as it is now: the undone change.
     changed: Row,
     before: Option<Row>,
@@ -73,7 +73,7 @@ impl Batch {
         let row = Row::new(family, key, value);
         let remembers = self.savepoint == Savepoint::Changes;
         let changed = remembers.then(|| row.clone());
-        let before = self.rows.put(hash, row, 0);
+        let (_, before) = self.rows.put(hash, row);
         if before.is_none() {
             self.counts[family as usize] += 1;
         }
@@ -128,7 +128,7 @@ impl Batch {
         {
             match before {
                 Some(row) => {
-                    self.rows.put(hash, row, 0);
+                    self.rows.put(hash, row);
                 }
                 None => {
                     self.rows.remove(hash, changed.family(), changed.key());
@@ -149,7 +149,7 @@ impl Batch {
     }
 
     /// Every change with its hash, to be kept elsewhere.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Row)> {
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u32, Row)> {
         self.rows.into_rows()
     }
 }

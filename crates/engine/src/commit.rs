@@ -72,8 +72,8 @@ impl Commit {
 }
 
 /// How long rows stay young, so that those that change again are written once, and many together.
-const YOUTH: Duration = Duration::from_millis(300);
-/// The same while walks come across them: the fewer young rows there are, the less a walk carries along.
+const YOUTH: Duration = Duration::from_secs(2);
+/// The same while walks come across many of them: the fewer young rows there are, the less a walk carries along.
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -116,9 +116,9 @@ impl Shared {
             unsynced.sync();
             journal.note_synced(&unsynced);
         }
-        let is_first = self.engine.apply(batches.into_iter(), index, maxima);
+        let must_drain = self.engine.apply(batches.into_iter(), index, maxima);
         drop(journal);
-        if is_first {
+        if must_drain {
             // With the lock the drainer is either asleep, or has yet to look.
             let _asleep = self.queue.lock();
             self.young.notify_one();
@@ -260,7 +260,7 @@ fn drain_loop(shared: &Shared) {
         while !queue.closed && !shared.engine.has_young() {
             shared.young.wait(&mut queue);
         }
-        if !queue.closed {
+        if !queue.closed && !shared.engine.is_full_of_young() {
             shared.young.wait_for(&mut queue, rest);
         }
         if queue.closed {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cairn_encoding::FORMAT_VERSION;
 use cairn_encoding::system::{Maxima, SystemKey, value};
+use cairn_encoding::{FORMAT_VERSION, row};
 use parking_lot::Mutex;
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, DBPinnableSlice, Options,
@@ -25,9 +25,10 @@ use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::options::{self, EngineOptions};
 use crate::row::Row;
-use crate::rows::{Direction, Overlay, OwnedIterator, Rows};
+use crate::rows::{Direction, Overlay, OwnedIterator, Rows, Stored};
 use crate::space;
-use crate::young::{Generation, Known, WalkedRange, Young};
+use crate::whole::Cursor;
+use crate::young::{Beneath, Known, Load, WalkedRange, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -203,8 +204,6 @@ pub struct Statistics {
 pub struct Engine {
     database: Arc<Database>,
     young: Young,
-    /// Young rows beyond this are drained before more are added.
-    young_limit: usize,
     /// Held while draining.
     draining: Mutex<()>,
     /// The last commit that is in RocksDB.
@@ -278,8 +277,7 @@ impl Engine {
                 db,
                 gate: gate.clone(),
             }),
-            young: Young::new(memory.row_cache),
-            young_limit: memory.young,
+            young: Young::new(memory.row_cache, memory.young),
             draining: Mutex::new(()),
             applied: AtomicU64::new(0),
             gate,
@@ -419,61 +417,100 @@ impl Engine {
         upper: &[u8],
         direction: Direction,
     ) -> Rows {
-        self.rows_with(
-            ReadOptions::default(),
-            batch,
-            family,
-            lower,
-            upper,
-            direction,
-        )
+        let range = WalkedRange::new(family, lower, upper);
+        let (stored, changes) = self.open_walk(&range, batch, Load::Few, |_| {
+            self.iterator(&range, ReadOptions::default())
+        });
+        self.walk(Stored::Iterator(stored), changes, lower, direction)
     }
 
-    /// The same for background work, which must not push out of the cache what clients ask for.
-    pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
-        let mut options = ReadOptions::default();
-        options.fill_cache(false);
-        options.set_auto_readahead_size(true);
-        self.rows_with(options, None, family, lower, upper, Direction::Forward)
-    }
-
-    fn rows_with(
+    /// The same for rows of a collection that has no more than about [`FEW`](crate::FEW) in all: they are
+    /// kept in memory, in one piece.
+    pub fn rows_of_few(
         &self,
-        mut options: ReadOptions,
         batch: Option<&Batch>,
         family: Family,
         lower: &[u8],
         upper: &[u8],
         direction: Direction,
     ) -> Rows {
-        options.set_iterate_lower_bound(lower);
-        if !upper.is_empty() {
-            options.set_iterate_upper_bound(upper);
-        }
         let range = WalkedRange::new(family, lower, upper);
+        let Some(prefix) = range.prefix else {
+            return self.rows(batch, family, lower, upper, direction);
+        };
+        let (beneath, changes) = self.open_walk(&range, batch, Load::Few, |beneath| {
+            beneath.map_err(|drained| {
+                let end = row::version_end(prefix);
+                let all = WalkedRange::new(family, prefix, &end);
+                let iterator = self.iterator(&all, ReadOptions::default());
+                (Box::new(iterator), drained)
+            })
+        });
+        let whole = match beneath {
+            Ok(whole) => whole,
+            Err((mut iterator, drained)) => {
+                let Some(whole) = iterator.read_whole(family, prefix) else {
+                    return self.rows(batch, family, lower, upper, direction);
+                };
+                self.young.keep_whole(&range, drained, whole.clone());
+                whole
+            }
+        };
+        let cursor = Cursor::new(whole, lower, upper);
+        self.walk(Stored::Whole(cursor), changes, lower, direction)
+    }
+
+    /// The same for background work, which must not push out of the cache what clients ask for.
+    pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+        let range = WalkedRange::new(family, lower, upper);
+        let (stored, changes) = self.open_walk(&range, None, Load::FewInBackground, |_| {
+            let mut options = ReadOptions::default();
+            options.fill_cache(false);
+            options.set_auto_readahead_size(true);
+            self.iterator(&range, options)
+        });
+        self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward)
+    }
+
+    fn iterator(&self, range: &WalkedRange<'_>, mut options: ReadOptions) -> OwnedIterator {
+        options.set_iterate_lower_bound(range.from);
+        if !range.to.is_empty() {
+            options.set_iterate_upper_bound(range.to);
+        }
+        OwnedIterator::new(self.database.clone(), range.family, options)
+    }
+
+    /// Opens what lies below, and gives it together with what is shown on top of it.
+    fn open_walk<T>(
+        &self,
+        range: &WalkedRange<'_>,
+        batch: Option<&Batch>,
+        load: Load,
+        open: impl Fn(Beneath) -> T,
+    ) -> (T, Vec<Row>) {
         // What comes first hides what comes later: the batch is newer than anything committed.
         let mut changes = batch.map_or_else(Vec::new, |batch| range.of_batch(batch));
         let mut failure = None;
         let mut drains = 0;
-        let mut options = Some(options);
-        let stored = loop {
+        loop {
             // After a drain that failed, or left many rows that came meanwhile, they are carried along.
-            let has_limit = !self.is_read_only && failure.is_none() && drains < 2;
-            let opened = self.young.open_walk(&range, has_limit, &mut changes, || {
-                let options = options.take().unwrap_or_default();
-                OwnedIterator::new(self.database.clone(), family, options)
-            });
-            match opened {
-                Some(stored) => break stored,
+            let load = match !self.is_read_only && failure.is_none() && drains < 2 {
+                true => load,
+                false => Load::All,
+            };
+            match self.young.open_walk(range, load, &mut changes, &open) {
+                Some(opened) => return (opened, changes),
                 None => failure = self.drain().err(),
             }
             drains += 1;
-        };
-        let overlay = Overlay::new(changes, direction);
-        Rows::new(stored, overlay, lower.into())
+        }
     }
 
-    /// Makes commits visible, all of them at once. True if there was nothing to drain before.
+    fn walk(&self, stored: Stored, changes: Vec<Row>, lower: &[u8], direction: Direction) -> Rows {
+        Rows::new(stored, Overlay::new(changes, direction), lower.into())
+    }
+
+    /// Makes commits visible, all of them at once. True if whoever drains should know.
     pub(crate) fn apply(
         &self,
         batches: impl Iterator<Item = Batch>,
@@ -483,12 +520,17 @@ impl Engine {
         self.young.apply(batches, index, maxima)
     }
 
-    /// Makes sure that more may be committed.
+    /// Makes sure that more may be committed, if need be by waiting.
     pub(crate) fn make_room(&self) -> Result<()> {
-        if self.young.active_bytes() > self.young_limit {
+        if self.young.is_full(2) {
             self.drain()?;
         }
         Ok(())
+    }
+
+    /// Whether there are enough young rows to drain them, however young they are.
+    pub(crate) fn is_full_of_young(&self) -> bool {
+        self.young.is_full(1)
     }
 
     /// Whether walks have come across young rows since this was last asked.
@@ -508,21 +550,23 @@ impl Engine {
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
         let _one_at_a_time = self.draining.lock();
-        // The first may be one that an earlier, failed drain has left.
-        for _ in 0..2 {
+        // One that an earlier, failed drain has left comes first.
+        let times = 1 + usize::from(self.young.is_draining());
+        for _ in 0..times {
             let Some(generation) = self.young.rotate() else {
                 break;
             };
-            self.write_generation(&generation)?;
+            let rows = generation.sorted();
+            self.write_rows(&rows, generation.bytes())?;
             self.applied.store(generation.applied, Ordering::Release);
-            self.young.drained();
+            self.young.drained(&rows);
         }
         Ok(())
     }
 
-    fn write_generation(&self, generation: &Generation) -> Result<()> {
-        let mut writes = WriteBatch::with_capacity_bytes(generation.bytes());
-        for row in generation.sorted() {
+    fn write_rows(&self, rows: &[&Row], bytes: usize) -> Result<()> {
+        let mut writes = WriteBatch::with_capacity_bytes(bytes);
+        for row in rows {
             let family = self.database.family(row.family());
             match row.value() {
                 Some(value) => writes.put_cf(&family, row.key(), value),

@@ -24,6 +24,7 @@ mod row;
 mod rows;
 mod space;
 mod table;
+mod whole;
 mod young;
 
 /// A single machine is one region, and this is its number.
@@ -39,3 +40,4 @@ pub use filter::FilterCounters;
 pub use memory::Memory;
 pub use options::EngineOptions;
 pub use rows::{Direction, Rows};
+pub use whole::FEW;

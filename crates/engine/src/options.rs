@@ -43,7 +43,8 @@ pub(crate) struct Memory {
     pub(crate) write_buffers: WriteBufferManager,
     /// For the cache of hot rows.
     pub(crate) row_cache: usize,
-    /// For rows that wait to be moved into RocksDB; as much again is being moved.
+    /// For rows that wait to be moved into RocksDB. They may become twice as many while as much again is
+    /// being moved.
     pub(crate) young: usize,
     /// The size at which one memtable is written out.
     memtable: usize,
@@ -67,7 +68,7 @@ impl Memory {
             cache,
             write_buffers,
             row_cache: settings.memory / 8,
-            young: (settings.memory / 32).min(32 * MIB),
+            young: (settings.memory / 64).min(64 * MIB),
             // Several memtables of several families must fit in their quarter.
             memtable: (settings.memory / 16).clamp(2 * MIB, 64 * MIB),
         }

@@ -1,14 +1,42 @@
 //! A row in memory.
 
-use std::hash::Hasher;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, LazyLock};
 
-use rustc_hash::FxHasher;
+use foldhash::fast::RandomState;
 
 use crate::family::Family;
 
-/// What stands before the key: family, whether it is deleted, and the key's length.
+/// What stands before the key: kind, whether it is deleted, and the key's length.
 const HEAD: usize = 6;
+
+/// What a row in memory stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A row of a family.
+    One(Family),
+    /// All rows of a collection, in one piece: see `whole`.
+    Whole(Family),
+}
+
+const WHOLE: u8 = 0x80;
+
+impl Kind {
+    #[inline]
+    fn byte(self) -> u8 {
+        match self {
+            Kind::One(family) => family as u8,
+            Kind::Whole(family) => family as u8 | WHOLE,
+        }
+    }
+}
+
+impl From<Family> for Kind {
+    #[inline]
+    fn from(family: Family) -> Self {
+        Kind::One(family)
+    }
+}
 
 /// A row, or the mark of one that is deleted: in one piece, and shared, because a committed row stands in
 /// several places at once (see `young`).
@@ -17,23 +45,34 @@ pub(crate) struct Row(Arc<[u8]>);
 
 impl Row {
     /// None deletes it.
-    pub(crate) fn new(family: Family, key: &[u8], value: Option<&[u8]>) -> Row {
+    pub(crate) fn new(kind: impl Into<Kind>, key: &[u8], value: Option<&[u8]>) -> Row {
         let length = HEAD + key.len() + value.map_or(0, <[u8]>::len);
-        let mut row: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+        let mut row = Arc::<[u8]>::new_uninit_slice(length);
         if let Some(bytes) = Arc::get_mut(&mut row) {
-            bytes[0] = family as u8;
-            bytes[1] = u8::from(value.is_none());
-            bytes[2..HEAD].copy_from_slice(&(key.len() as u32).to_ne_bytes());
-            let (to_key, to_value) = bytes[HEAD..].split_at_mut(key.len());
-            to_key.copy_from_slice(key);
-            to_value.copy_from_slice(value.unwrap_or_default());
+            let (head, rest) = bytes.split_at_mut(HEAD);
+            let (to_key, to_value) = rest.split_at_mut(key.len());
+            let [a, b, c, d] = (key.len() as u32).to_ne_bytes();
+            let is_deletion = u8::from(value.is_none());
+            head.write_copy_of_slice(&[kind.into().byte(), is_deletion, a, b, c, d]);
+            to_key.write_copy_of_slice(key);
+            to_value.write_copy_of_slice(value.unwrap_or_default());
         }
-        Row(row)
+        // SAFETY: an Arc that was just made is the only one, so all three parts were written, and together
+        // they are the whole: each copy would have panicked if the lengths were not the same.
+        Row(unsafe { row.assume_init() })
     }
 
     #[inline]
     pub(crate) fn family(&self) -> Family {
-        Family::ALL[usize::from(self.0[0])]
+        Family::ALL[usize::from(self.0[0] & !WHOLE)]
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        match self.0[0] & WHOLE {
+            0 => Kind::One(self.family()),
+            _ => Kind::Whole(self.family()),
+        }
     }
 
     #[inline]
@@ -66,15 +105,24 @@ impl Row {
     }
 
     #[inline]
-    pub(crate) fn is(&self, family: Family, key: &[u8]) -> bool {
-        self.0[0] == family as u8 && self.key() == key
+    pub(crate) fn is(&self, kind: Kind, key: &[u8]) -> bool {
+        self.0[0] == kind.byte() && self.key() == key
     }
 }
 
+/// Clients choose the keys, so they must not be able to tell which of them meet in a table.
+static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
 /// What tables of rows are ordered by.
-pub(crate) fn hash(family: Family, key: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
+#[inline]
+pub(crate) fn hash(kind: impl Into<Kind>, key: &[u8]) -> u32 {
+    long_hash(kind, key) as u32
+}
+
+#[inline]
+pub(crate) fn long_hash(kind: impl Into<Kind>, key: &[u8]) -> u64 {
+    let mut hasher = SEED.build_hasher();
     hasher.write(key);
-    hasher.write_u8(family as u8);
+    hasher.write_u8(kind.into().byte());
     hasher.finish()
 }

@@ -12,11 +12,72 @@ use crate::engine::Database;
 use crate::error::Result;
 use crate::family::Family;
 use crate::row::Row;
+use crate::whole;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     Forward,
     Backward,
+}
+
+/// What lies below the changes.
+pub(crate) enum Stored {
+    Iterator(OwnedIterator),
+    /// The same, as it was found before.
+    Whole(whole::Cursor),
+}
+
+impl Stored {
+    fn seek(&mut self, key: &[u8]) {
+        match self {
+            Stored::Iterator(stored) => stored.iterator.seek(key),
+            Stored::Whole(cursor) => cursor.seek(key),
+        }
+    }
+
+    fn seek_for_prev(&mut self, key: &[u8]) {
+        match self {
+            Stored::Iterator(stored) => stored.iterator.seek_for_prev(key),
+            Stored::Whole(cursor) => cursor.seek_for_prev(key),
+        }
+    }
+
+    fn seek_to_last(&mut self) {
+        match self {
+            Stored::Iterator(stored) => stored.iterator.seek_to_last(),
+            Stored::Whole(cursor) => cursor.seek_to_last(),
+        }
+    }
+
+    fn advance(&mut self, direction: Direction) {
+        match (self, direction) {
+            (Stored::Iterator(stored), Direction::Forward) => stored.iterator.next(),
+            (Stored::Iterator(stored), Direction::Backward) => stored.iterator.prev(),
+            (Stored::Whole(cursor), Direction::Forward) => cursor.next(),
+            (Stored::Whole(cursor), Direction::Backward) => cursor.prev(),
+        }
+    }
+
+    fn item(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            Stored::Iterator(stored) => stored.iterator.item(),
+            Stored::Whole(cursor) => cursor.item(),
+        }
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Stored::Iterator(stored) => stored.iterator.key(),
+            Stored::Whole(cursor) => Some(cursor.item()?.0),
+        }
+    }
+
+    fn status(&self) -> Result<()> {
+        match self {
+            Stored::Iterator(stored) => Ok(stored.iterator.status()?),
+            Stored::Whole(_) => Ok(()),
+        }
+    }
 }
 
 /// A RocksDB iterator that keeps its database alive.
@@ -44,6 +105,20 @@ impl OwnedIterator {
             iterator,
             _database: database,
         }
+    }
+
+    /// All rows from the first on, in one piece; none if they are too many, or cannot be read.
+    pub(crate) fn read_whole(&mut self, family: Family, prefix: &[u8]) -> Option<Row> {
+        let mut whole = whole::Builder::default();
+        self.iterator.seek(prefix);
+        while let Some((key, value)) = self.iterator.item() {
+            if !whole.add(key, value) {
+                return None;
+            }
+            self.iterator.next();
+        }
+        self.iterator.status().ok()?;
+        Some(whole.build(family, prefix))
     }
 }
 
@@ -105,7 +180,7 @@ enum Cursor {
 }
 
 pub struct Rows {
-    stored: OwnedIterator,
+    stored: Stored,
     overlay: Overlay,
     lower: Box<[u8]>,
     direction: Direction,
@@ -115,7 +190,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(stored: OwnedIterator, overlay: Overlay, lower: Box<[u8]>) -> Self {
+    pub(crate) fn new(stored: Stored, overlay: Overlay, lower: Box<[u8]>) -> Self {
         Rows {
             stored,
             direction: overlay.direction,
@@ -132,8 +207,8 @@ impl Rows {
         self.stored_is_spent = false;
         self.overlay.seek(key);
         match self.direction {
-            Direction::Forward => self.stored.iterator.seek(key.max(&self.lower)),
-            Direction::Backward => self.stored.iterator.seek_for_prev(key),
+            Direction::Forward => self.stored.seek(key.max(&self.lower)),
+            Direction::Backward => self.stored.seek_for_prev(key),
         }
     }
 
@@ -143,8 +218,8 @@ impl Rows {
         self.stored_is_spent = false;
         self.overlay.rewind();
         match self.direction {
-            Direction::Forward => self.stored.iterator.seek(&self.lower),
-            Direction::Backward => self.stored.iterator.seek_to_last(),
+            Direction::Forward => self.stored.seek(&self.lower),
+            Direction::Backward => self.stored.seek_to_last(),
         }
     }
 
@@ -160,21 +235,18 @@ impl Rows {
                 let row = &self.overlay.changes[at];
                 Ok(row.value().map(|value| (row.key(), value)))
             }
-            Some(Cursor::Stored) => Ok(self.stored.iterator.item()),
+            Some(Cursor::Stored) => Ok(self.stored.item()),
         }
     }
 
     fn find_next(&mut self) -> Result<Option<Cursor>> {
         loop {
             if std::mem::take(&mut self.stored_is_spent) {
-                match self.direction {
-                    Direction::Forward => self.stored.iterator.next(),
-                    Direction::Backward => self.stored.iterator.prev(),
-                }
+                self.stored.advance(self.direction);
             }
-            let stored = self.stored.iterator.key();
+            let stored = self.stored.key();
             if stored.is_none() {
-                self.stored.iterator.status()?;
+                self.stored.status()?;
             }
             let Some(pending) = self.overlay.next() else {
                 self.stored_is_spent = stored.is_some();

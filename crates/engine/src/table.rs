@@ -6,8 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::family::Family;
-use crate::row::Row;
+use crate::row::{Kind, Row};
 
 /// The smallest table that is not empty.
 const LEAST: usize = 16;
@@ -16,10 +15,11 @@ const HOTTEST: u8 = 3;
 
 #[derive(Default)]
 pub(crate) struct Slot {
-    pub(crate) hash: u64,
     pub(crate) row: Option<Row>,
-    /// The generation that the row is young in; see `young`.
+    hash: u32,
+    /// The generation that the row is young in, and its place there: see `young`. Zero: in none.
     pub(crate) generation: u32,
+    pub(crate) place: u32,
     /// How often it was asked for of late.
     heat: AtomicU8,
 }
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// Every row with its hash.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Row)> {
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u32, Row)> {
         let slots = self.slots.into_iter();
         slots.filter_map(|slot| Some((slot.hash, slot.row?)))
     }
@@ -78,12 +78,12 @@ impl Table {
 
     /// Where the row is, or else where it would be.
     #[inline]
-    fn place(&self, hash: u64, family: Family, key: &[u8]) -> usize {
+    fn place(&self, hash: u32, kind: Kind, key: &[u8]) -> usize {
         let mut at = hash as usize & self.mask();
         loop {
             let slot = &self.slots[at];
             match &slot.row {
-                Some(row) if slot.hash != hash || !row.is(family, key) => {}
+                Some(row) if slot.hash != hash || !row.is(kind, key) => {}
                 _ => return at,
             }
             at = (at + 1) & self.mask();
@@ -91,30 +91,30 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn get(&self, hash: u64, family: Family, key: &[u8]) -> Option<&Slot> {
+    pub(crate) fn get(&self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Option<&Slot> {
         if self.slots.is_empty() {
             return None;
         }
-        let slot = &self.slots[self.place(hash, family, key)];
+        let slot = &self.slots[self.place(hash, kind.into(), key)];
         slot.row.is_some().then_some(slot)
     }
 
     /// Puts a row in its place; the one that was there is returned.
-    pub(crate) fn put(&mut self, hash: u64, row: Row, generation: u32) -> Option<Row> {
+    pub(crate) fn put(&mut self, hash: u32, row: Row) -> (&mut Slot, Option<Row>) {
         // A quarter stays free, so that searches stay short.
         if self.len >= self.slots.len() / 4 * 3 {
             self.grow();
         }
-        let at = self.place(hash, row.family(), row.key());
+        let at = self.place(hash, row.kind(), row.key());
         let slot = &mut self.slots[at];
         let before = slot.row.replace(row);
-        slot.hash = hash;
-        slot.generation = generation;
         if before.is_none() {
             self.len += 1;
+            slot.hash = hash;
+            slot.generation = 0;
             *slot.heat.get_mut() = 0;
         }
-        before
+        (slot, before)
     }
 
     fn grow(&mut self) {
@@ -131,11 +131,11 @@ impl Table {
         self.hand = 0;
     }
 
-    pub(crate) fn remove(&mut self, hash: u64, family: Family, key: &[u8]) -> Option<Row> {
+    pub(crate) fn remove(&mut self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Option<Row> {
         if self.slots.is_empty() {
             return None;
         }
-        self.take(self.place(hash, family, key))
+        self.take(self.place(hash, kind.into(), key))
     }
 
     /// Empties a slot, and closes the gap, so that those behind it are still found.
@@ -183,6 +183,7 @@ impl Table {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::family::Family;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -191,8 +192,8 @@ mod tests {
     }
 
     /// Few hashes, so that searches run into each other and round the end.
-    fn hash(key: u8) -> u64 {
-        u64::from(key % 7) + 12
+    fn hash(key: u8) -> u32 {
+        u32::from(key % 7) + 12
     }
 
     #[derive(Clone, Debug)]
@@ -217,7 +218,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Put(key, value) => {
-                        let before = table.put(hash(key), row(key, value), 0);
+                        let (_, before) = table.put(hash(key), row(key, value));
                         let expected = map.insert(key, value);
                         prop_assert_eq!(before.map(|row| row.value().unwrap()[0]), expected);
                     }
@@ -247,7 +248,8 @@ mod tests {
     fn what_is_asked_for_stays_and_what_must_not_go_does_not() {
         let mut table = Table::default();
         for key in 0..100 {
-            table.put(u64::from(key), row(key, 0), u32::from(key % 2));
+            let (slot, _) = table.put(u32::from(key), row(key, 0));
+            slot.generation = u32::from(key % 2);
         }
         for _ in 0..3 {
             for key in 0..10 {

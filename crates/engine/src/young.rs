@@ -13,7 +13,8 @@
 //! cache. It shows what is committed, always: a commit changes it while no reader looks, so it is seen
 //! whole or not at all; and a row that a reader has fetched from below is kept only if nothing was
 //! committed meanwhile. That a row is absent is kept as well. Eviction resists scans: what is asked for once
-//! goes before what is asked for often, and walks do not come through here.
+//! goes before what is asked for often, and walks do not come through here, but for those over small
+//! collections (see `whole`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,34 +22,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
 use parking_lot::RwLock;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
 use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
-use crate::row::{Row, hash};
+use crate::row::{Kind, Row, hash, long_hash};
 use crate::table::{Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 const ROW_OVERHEAD: usize = 80;
 /// The most young rows that a walk shows by itself; it waits for a drain if there are more.
 const MOST_IN_A_WALK: usize = 1024;
+/// The young rows of a walk that are worth to be drained earlier, for the sake of the walks that follow.
+const MANY_IN_A_WALK: usize = 64;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
 const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
+/// How many collections are forgotten before readers get their turn.
+const FORGOTTEN_AT_ONCE: usize = 256;
 
 /// The rows of commits that are drained together.
 #[derive(Default)]
 pub(crate) struct Generation {
-    /// In the order of the commits: of several changes of a row the last counts.
+    /// Each once, as it was changed last.
     rows: Vec<Row>,
-    /// Where the rows of each key are, by a hash of it, for the families that are walked key by key.
-    by_owner: FxHashMap<(Family, u64), Vec<u32>>,
-    counts: [usize; Family::COUNT],
+    /// Where the rows of each collection are, by a hash of what they begin with.
+    by_owner: FxHashMap<u64, Vec<u32>>,
+    /// Where the rows of each family are.
+    by_family: [Vec<u32>; Family::COUNT],
     bytes: usize,
     /// The index of the last commit.
     pub(crate) applied: u64,
@@ -59,47 +65,44 @@ impl Generation {
         self.applied == 0
     }
 
-    fn add(&mut self, row: Row) {
-        let family = row.family();
-        if let Some(owner) = owner(family, row.key()) {
-            let rows = self.by_owner.entry((family, owner)).or_default();
-            rows.push(self.rows.len() as u32);
+    /// Adds a row that is not there; its place is returned.
+    fn add(&mut self, row: Row) -> u32 {
+        let place = self.rows.len() as u32;
+        if let Some(prefix) = collection_of(&row) {
+            let owner = long_hash(row.family(), prefix);
+            self.by_owner.entry(owner).or_default().push(place);
         }
-        self.counts[family as usize] += 1;
+        self.by_family[row.family() as usize].push(place);
         self.bytes += ROW_OVERHEAD + row.size();
         self.rows.push(row);
+        place
     }
 
-    /// Adds the changes of a range, the latest first; false if they are more than a walk should carry.
+    /// The row at this place has changed again.
+    fn replace(&mut self, place: u32, row: Row) {
+        self.bytes += row.size();
+        let before = std::mem::replace(&mut self.rows[place as usize], row);
+        self.bytes -= before.size();
+    }
+
+    /// Adds the changes of a range; false if they are more than a walk should carry.
     fn gather(&self, range: &WalkedRange<'_>, most: usize, out: &mut Vec<Row>) -> bool {
-        let is_within = |row: &&Row| range.contains(row);
-        match range.owner {
-            Some(owner) => {
-                let Some(places) = self.by_owner.get(&(range.family, owner)) else {
-                    return true;
-                };
-                if places.len() > most {
-                    return false;
-                }
-                let rows = places.iter().rev().map(|at| &self.rows[*at as usize]);
-                out.extend(rows.filter(is_within).cloned());
-            }
-            None if self.counts[range.family as usize] > 0 => {
-                if self.rows.len() > most {
-                    return false;
-                }
-                out.extend(self.rows.iter().rev().filter(is_within).cloned());
-            }
-            None => {}
+        let places = match range.owner() {
+            Some(owner) => self.by_owner.get(&owner).map_or(&[][..], Vec::as_slice),
+            None => &self.by_family[range.family as usize],
+        };
+        if places.len() > most {
+            return false;
         }
+        let rows = places.iter().map(|at| &self.rows[*at as usize]);
+        out.extend(rows.filter(|row| range.contains(row)).cloned());
         true
     }
 
-    /// Every change, each row once, in the order in which RocksDB takes them best.
+    /// Every change, in the order in which RocksDB takes them best.
     pub(crate) fn sorted(&self) -> Vec<&Row> {
-        let mut rows: Vec<&Row> = self.rows.iter().rev().collect();
-        rows.sort_by(|a, b| (a.family(), a.key()).cmp(&(b.family(), b.key())));
-        rows.dedup_by(|later, kept| later.is(kept.family(), kept.key()));
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_unstable_by(|a, b| (a.family(), a.key()).cmp(&(b.family(), b.key())));
         rows
     }
 
@@ -119,35 +122,39 @@ fn facts(index: u64, maxima: Maxima) -> [Row; 2] {
     ]
 }
 
-/// Which key a row belongs to, if its family is walked key by key.
-fn owner(family: Family, row_key: &[u8]) -> Option<u64> {
-    use std::hash::Hasher;
-    if !matches!(family, Family::Data | Family::ZsetScore) {
-        return None;
+/// What the rows of the collection that a row belongs to begin with, if it belongs to one.
+fn collection_of(row: &Row) -> Option<&[u8]> {
+    match row.family() {
+        Family::Data | Family::ZsetScore => stored::version_prefix_of(row.key()),
+        Family::Metadata | Family::Expiry | Family::Meta => None,
     }
-    let mut hasher = FxHasher::default();
-    hasher.write(stored::metadata_key_of(row_key).ok()?);
-    Some(hasher.finish())
 }
 
 /// The range of a walk: `[from, to)`, without an end if `to` is empty.
 pub(crate) struct WalkedRange<'r> {
-    family: Family,
-    from: &'r [u8],
-    to: &'r [u8],
-    /// The key that all rows of the range belong to, if it is one.
-    owner: Option<u64>,
+    pub(crate) family: Family,
+    pub(crate) from: &'r [u8],
+    pub(crate) to: &'r [u8],
+    /// What the rows of the collection begin with that all rows of the range belong to, if it is one.
+    pub(crate) prefix: Option<&'r [u8]>,
 }
 
 impl<'r> WalkedRange<'r> {
     pub(crate) fn new(family: Family, from: &'r [u8], to: &'r [u8]) -> Self {
-        let is_of_one_key = stored::metadata_key_of(from).is_ok_and(|key| to.starts_with(key));
+        let prefix = match family {
+            Family::Data | Family::ZsetScore => stored::version_prefix_of(from),
+            Family::Metadata | Family::Expiry | Family::Meta => None,
+        };
         WalkedRange {
             family,
             from,
             to,
-            owner: owner(family, from).filter(|_| is_of_one_key),
+            prefix: prefix.filter(|prefix| stored::ends_within_version(prefix, to)),
         }
+    }
+
+    fn owner(&self) -> Option<u64> {
+        self.prefix.map(|prefix| long_hash(self.family, prefix))
     }
 
     fn contains(&self, row: &Row) -> bool {
@@ -163,6 +170,16 @@ impl<'r> WalkedRange<'r> {
         let rows = batch.rows().filter(|row| self.contains(row));
         rows.cloned().collect()
     }
+}
+
+/// How many young rows a walk carries along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// A few; others should be drained first.
+    Few,
+    /// A few, and nobody waits for it: it is no reason to drain earlier from now on.
+    FewInBackground,
+    All,
 }
 
 struct State {
@@ -188,11 +205,36 @@ impl State {
             .flatten()
     }
 
-    /// Puts a row, young in the generation of this number, and evicts what there is no more room for.
-    fn put(&mut self, hash: u64, row: Row, generation: u32, limit: usize) {
+    fn table(&self, hash: u32) -> &Table {
+        &self.rows[shard_of(hash)]
+    }
+
+    /// Puts a row that was committed; it is young now.
+    fn put_young(&mut self, hash: u32, row: Row, limit: usize) {
         let shard = shard_of(hash);
         self.bytes[shard] += ROW_OVERHEAD + row.size();
-        if let Some(before) = self.rows[shard].put(hash, row, generation) {
+        let (slot, before) = self.rows[shard].put(hash, row.clone());
+        if slot.generation == self.number {
+            self.active.replace(slot.place, row);
+        } else {
+            slot.generation = self.number;
+            slot.place = self.active.add(row);
+        }
+        self.make_room(shard, before, limit);
+    }
+
+    /// Puts a row that RocksDB has.
+    fn put_hot(&mut self, hash: u32, row: Row, limit: usize) {
+        let shard = shard_of(hash);
+        self.bytes[shard] += ROW_OVERHEAD + row.size();
+        let (slot, before) = self.rows[shard].put(hash, row);
+        slot.generation = 0;
+        self.make_room(shard, before, limit);
+    }
+
+    /// A row of this table was put in place of another: evicts what there is no more room for.
+    fn make_room(&mut self, shard: usize, replaced: Option<Row>, limit: usize) {
+        if let Some(before) = replaced {
             self.bytes[shard] -= ROW_OVERHEAD + before.size();
         }
         while self.bytes[shard] > limit {
@@ -205,24 +247,47 @@ impl State {
             self.bytes[shard] -= ROW_OVERHEAD + evicted.size();
         }
     }
+
+    /// What is known of a collection without asking RocksDB.
+    fn beneath(&self, range: &WalkedRange<'_>) -> Beneath {
+        let known = range.prefix.and_then(|prefix| {
+            let kind = Kind::Whole(range.family);
+            let hash = hash(kind, prefix);
+            let slot = self.table(hash).get(hash, kind, prefix)?;
+            slot.warm();
+            slot.row.clone()
+        });
+        known.ok_or(self.drained)
+    }
+
+    fn forget_whole(&mut self, family: Family, prefix: &[u8]) {
+        let kind = Kind::Whole(family);
+        let hash = hash(kind, prefix);
+        let shard = shard_of(hash);
+        if let Some(whole) = self.rows[shard].remove(hash, kind, prefix) {
+            self.bytes[shard] -= ROW_OVERHEAD + whole.size();
+        }
+    }
 }
 
-fn shard_of(hash: u64) -> usize {
+fn shard_of(hash: u32) -> usize {
     // The low bits say where in the table.
-    (hash >> 58) as usize % SHARDS
+    (hash >> 26) as usize % SHARDS
 }
 
 pub(crate) struct Young {
     state: RwLock<State>,
     /// The most bytes of hot rows in a table.
     shard_limit: usize,
-    /// A walk has come across young rows.
+    /// A generation that has grown to so many bytes is to be drained.
+    full: usize,
+    /// A walk has come across many young rows.
     walked_over: AtomicBool,
 }
 
 /// The right to keep a row that is being fetched from below.
 pub(crate) struct Fetch {
-    hash: u64,
+    hash: u32,
     commits: u64,
 }
 
@@ -233,8 +298,12 @@ pub(crate) enum Known {
     Below(Fetch),
 }
 
+/// All that lies below the young rows of a collection; or, if that is not known, the last generation that
+/// is in RocksDB.
+pub(crate) type Beneath = std::result::Result<Row, u32>;
+
 impl Young {
-    pub(crate) fn new(hot_bytes: usize) -> Self {
+    pub(crate) fn new(hot_bytes: usize, full: usize) -> Self {
         Young {
             state: RwLock::new(State {
                 rows: std::array::from_fn(|_| Table::default()),
@@ -246,6 +315,7 @@ impl Young {
                 commits: 0,
             }),
             shard_limit: hot_bytes / SHARDS,
+            full,
             walked_over: AtomicBool::new(false),
         }
     }
@@ -253,7 +323,7 @@ impl Young {
     pub(crate) fn get(&self, family: Family, key: &[u8]) -> Known {
         let hash = hash(family, key);
         let state = self.state.read();
-        let slot = state.rows[shard_of(hash)].get(hash, family, key);
+        let slot = state.table(hash).get(hash, family, key);
         if let Some(slot) = slot
             && let Some(row) = &slot.row
         {
@@ -266,19 +336,24 @@ impl Young {
         })
     }
 
+    fn is_worth_keeping(&self, size: usize) -> bool {
+        size <= LARGEST.min(self.shard_limit / 16)
+    }
+
     /// Keeps what a reader found below, unless it may have changed since.
     pub(crate) fn keep(&self, fetch: Fetch, family: Family, key: &[u8], value: Option<&[u8]>) {
-        if key.len() + value.map_or(0, <[u8]>::len) > LARGEST.min(self.shard_limit / 16) {
+        if !self.is_worth_keeping(key.len() + value.map_or(0, <[u8]>::len)) {
             return;
         }
         let row = Row::new(family, key, value);
         let mut state = self.state.write();
         if state.commits == fetch.commits {
-            state.put(fetch.hash, row, 0, self.shard_limit);
+            state.put_hot(fetch.hash, row, self.shard_limit);
         }
     }
 
-    /// Makes commits visible, all of them at once. True if there was nothing to drain before.
+    /// Makes commits visible, all of them at once. True if whoever drains should know: there was nothing to
+    /// drain before, or the generation is full now.
     pub(crate) fn apply(
         &self,
         batches: impl Iterator<Item = Batch>,
@@ -287,15 +362,14 @@ impl Young {
     ) -> bool {
         let mut state = self.state.write();
         let state = &mut *state;
-        let was_empty = state.active.is_empty();
+        let (was_empty, was_full) = (state.active.is_empty(), state.active.bytes >= self.full);
         let facts = facts(index, maxima).map(|row| (hash(row.family(), row.key()), row));
         for (hash, row) in batches.flat_map(Batch::into_rows).chain(facts) {
-            state.active.add(row.clone());
-            state.put(hash, row, state.number, self.shard_limit);
+            state.put_young(hash, row, self.shard_limit);
         }
         state.active.applied = index;
         state.commits += 1;
-        was_empty
+        was_empty || (state.active.bytes >= self.full && !was_full)
     }
 
     /// Shows what is written to RocksDB itself.
@@ -309,7 +383,10 @@ impl Young {
         write()?;
         for row in batches.flat_map(Batch::rows) {
             let hash = hash(row.family(), row.key());
-            state.put(hash, row.clone(), 0, self.shard_limit);
+            state.put_hot(hash, row.clone(), self.shard_limit);
+            if let Some(prefix) = collection_of(row) {
+                state.forget_whole(row.family(), prefix);
+            }
         }
         Ok(())
     }
@@ -319,31 +396,45 @@ impl Young {
     pub(crate) fn open_walk<T>(
         &self,
         range: &WalkedRange<'_>,
-        has_limit: bool,
+        load: Load,
         rows: &mut Vec<Row>,
-        open: impl FnOnce() -> T,
+        open: impl FnOnce(Beneath) -> T,
     ) -> Option<T> {
-        let most = if has_limit {
-            MOST_IN_A_WALK
-        } else {
-            usize::MAX
+        let most = match load {
+            Load::Few | Load::FewInBackground => MOST_IN_A_WALK,
+            Load::All => usize::MAX,
         };
         let length = rows.len();
         let state = self.state.read();
         let mut generations = state.generations();
         let are_few = generations.all(|generation| generation.gather(range, most, rows));
-        if !are_few || rows.len() > length {
+        let are_many = !are_few || rows.len() > length + MANY_IN_A_WALK;
+        if are_many && load != Load::FewInBackground {
             self.walked_over.store(true, Ordering::Relaxed);
         }
         if are_few {
             // While the lock is held no drain can end, and take away what it has brought below.
-            return Some(open());
+            return Some(open(state.beneath(range)));
         }
         rows.truncate(length);
         None
     }
 
-    /// Whether walks have come across young rows since this was last asked.
+    /// Keeps all that a walk over a collection has found below, unless a drain may have changed it since.
+    pub(crate) fn keep_whole(&self, range: &WalkedRange<'_>, drained: u32, whole: Row) {
+        let Some(owner) = range.owner() else {
+            return;
+        };
+        let hash = hash(whole.kind(), whole.key());
+        let mut state = self.state.write();
+        let draining = state.draining.as_deref();
+        let may_change = draining.is_some_and(|rows| rows.by_owner.contains_key(&owner));
+        if self.is_worth_keeping(whole.size()) && state.drained == drained && !may_change {
+            state.put_hot(hash, whole, self.shard_limit);
+        }
+    }
+
+    /// Whether walks have come across many young rows since this was last asked.
     pub(crate) fn was_walked_over(&self) -> bool {
         self.walked_over.swap(false, Ordering::Relaxed)
     }
@@ -362,8 +453,20 @@ impl Young {
         state.draining.clone()
     }
 
-    /// RocksDB has the generation that was being drained.
-    pub(crate) fn drained(&self) {
+    /// RocksDB has these rows, all that were being drained, in order.
+    pub(crate) fn drained(&self, rows: &[&Row]) {
+        // While they count as being drained nobody keeps anew what is forgotten here.
+        let collections = rows
+            .iter()
+            .filter_map(|row| Some((row.family(), collection_of(row)?)));
+        let mut collections: Vec<_> = collections.collect();
+        collections.dedup();
+        for some in collections.chunks(FORGOTTEN_AT_ONCE) {
+            let mut state = self.state.write();
+            for (family, prefix) in some {
+                state.forget_whole(*family, prefix);
+            }
+        }
         let mut state = self.state.write();
         state.drained = state.number - 1;
         let drained = state.draining.take();
@@ -376,9 +479,14 @@ impl Young {
         state.active.is_empty() && state.draining.is_none()
     }
 
-    /// Bytes that wait for the next drain.
-    pub(crate) fn active_bytes(&self) -> usize {
-        self.state.read().active.bytes
+    /// Whether there are rows that are being drained.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state.read().draining.is_some()
+    }
+
+    /// Whether what waits for the next drain is so many times as much as it should be.
+    pub(crate) fn is_full(&self, times: usize) -> bool {
+        self.state.read().active.bytes >= self.full * times
     }
 
     /// Bytes of young rows.

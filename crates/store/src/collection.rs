@@ -2,7 +2,7 @@
 //! row per element under that version.
 
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
-use cairn_engine::{Direction, Family, Rows};
+use cairn_engine::{Direction, FEW, Family, Rows};
 
 use crate::error::Result;
 use crate::key::Key;
@@ -131,7 +131,23 @@ impl Collection {
     /// Every element's row, in the order of the sub-keys.
     pub fn rows(&self, txn: &ReadTxn, direction: Direction) -> Rows {
         let (lower, upper) = self.range();
-        txn.rows(Family::Data, &lower, &upper, direction)
+        self.rows_within(txn, Family::Data, &lower, &upper, direction)
+    }
+
+    /// Rows of this version in `[lower, upper)`.
+    pub(crate) fn rows_within(
+        &self,
+        txn: &ReadTxn,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Rows {
+        if self.size <= FEW as u64 {
+            txn.rows_of_few(family, lower, upper, direction)
+        } else {
+            txn.rows(family, lower, upper, direction)
+        }
     }
 
     /// Where the sub-key begins in a row's key.

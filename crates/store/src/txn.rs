@@ -331,6 +331,18 @@ impl ReadTxn {
         engine.rows(Some(&self.batch), family, lower, upper, direction)
     }
 
+    /// The same for all rows of a collection that are few: see [`cairn_engine::FEW`].
+    pub fn rows_of_few(
+        &self,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Rows {
+        let engine = self.store.engine();
+        engine.rows_of_few(Some(&self.batch), family, lower, upper, direction)
+    }
+
     /// The key's metadata, whether it has expired or not.
     pub fn find_even_expired(&self, key: &Key) -> Result<Option<Found<'_>>> {
         // Asked first: without a latch the last old string may be moved, and its end recorded, after the

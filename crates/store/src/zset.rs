@@ -134,7 +134,9 @@ impl Zset {
 
     /// The score rows of a span; [`Zset::score_rows`] reads their keys.
     pub fn rows(&self, txn: &ReadTxn, span: &Span, direction: Direction) -> Rows {
-        txn.rows(Family::ZsetScore, &span.lower, &span.upper, direction)
+        let Span { lower, upper } = span;
+        self.0
+            .rows_within(txn, Family::ZsetScore, lower, upper, direction)
     }
 
     /// How to read the keys of this set's score rows.

@@ -88,6 +88,37 @@ pub fn metadata_key_of(row: &[u8]) -> Result<&[u8], DecodeError> {
     Ok(&row[..reader.offset()])
 }
 
+/// The part of a `data` or `zset_score` row that its version's rows have in common; None for a string of
+/// the old format, which has none. It too finds the cut only.
+pub fn version_prefix_of(row: &[u8]) -> Option<&[u8]> {
+    let key = metadata_key_of(row).ok()?;
+    row.get(..key.len() + VERSION_LEN)
+}
+
+/// The end of a version's rows, from their prefix: the next version's prefix.
+pub fn version_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(version) = end.last_chunk_mut() {
+        // Versions never reach u64::MAX.
+        *version = u64::from_be_bytes(*version).wrapping_add(1).to_be_bytes();
+    }
+    end
+}
+
+/// Whether everything in `[prefix, to)` begins with `prefix`, which is that of a version.
+pub fn ends_within_version(prefix: &[u8], to: &[u8]) -> bool {
+    if to.starts_with(prefix) {
+        return true;
+    }
+    let (Some((key, version)), Some((to_key, to_version))) =
+        (prefix.split_last_chunk(), to.split_last_chunk())
+    else {
+        return false;
+    };
+    let next = u64::from_be_bytes(*version).checked_add(1);
+    key == to_key && next == Some(u64::from_be_bytes(*to_version))
+}
+
 /// The part of an `expiry` row that is the key's metadata key. It too finds the cut only.
 pub fn metadata_key_of_expiry(row: &[u8]) -> Result<&[u8], DecodeError> {
     let mut reader = Reader::new("expiry row", row);

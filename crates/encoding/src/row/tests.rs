@@ -186,3 +186,35 @@ fn the_end_of_a_prefix_carries_over_full_bytes() {
     assert_eq!(prefix_end(b"\xff\xff"), None);
     assert_eq!(prefix_end(b""), None);
 }
+
+#[test]
+fn the_rows_of_a_version_end_where_the_next_begins() {
+    let prefix = |key: &[u8], version| {
+        let mut prefix = Vec::new();
+        version_prefix(&mut prefix, 3, key, version);
+        prefix
+    };
+    for version in [1, 255, 0xffff_ffff] {
+        let (this, next) = (prefix(b"key", version), prefix(b"key", version + 1));
+        assert_eq!(version_end(&this), next);
+        let row = [&this, &b"sub"[..]].concat();
+        assert_eq!(version_prefix_of(&row), Some(&this[..]));
+        assert_eq!(version_prefix_of(&this), Some(&this[..]));
+        assert!(ends_within_version(&this, &row));
+        assert!(ends_within_version(&this, &this));
+        assert!(ends_within_version(&this, &next));
+        for beyond in [
+            [&next, &b"\0"[..]].concat(),
+            prefix(b"key", version + 2),
+            prefix(b"kez", version + 1),
+            Vec::new(),
+        ] {
+            assert!(!ends_within_version(&this, &beyond));
+        }
+    }
+    let legacy = RowKey::Legacy {
+        index: 3,
+        key: b"key",
+    };
+    assert_eq!(version_prefix_of(&legacy.encode()), None);
+}

@@ -11,4 +11,5 @@ mod opening;
 mod ranges;
 mod reads;
 mod rows;
+mod small_collections;
 mod support;
