@@ -148,6 +148,10 @@ impl Batch {
         self.rows.rows()
     }
 
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
+        self.rows.hashes()
+    }
+
     /// Every change with its hash, to be kept elsewhere.
     pub(crate) fn into_rows(self) -> impl Iterator<Item = (u32, Row)> {
         self.rows.into_rows()

@@ -43,6 +43,13 @@ impl Slot {
     }
 }
 
+/// What is brought into the processor's caches: the row comes second, as it is found by the slot.
+#[derive(Clone, Copy)]
+pub(crate) enum Touch {
+    Slot,
+    Row,
+}
+
 #[derive(Default)]
 pub(crate) struct Table {
     /// A power of two, or none.
@@ -63,6 +70,13 @@ impl Table {
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.slots.iter().filter_map(|slot| slot.row.as_ref())
+    }
+
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
+        let slots = self.slots.iter();
+        slots
+            .filter(|slot| slot.row.is_some())
+            .map(|slot| slot.hash)
     }
 
     /// Every row with its hash.
@@ -87,6 +101,22 @@ impl Table {
                 _ => return at,
             }
             at = (at + 1) & self.mask();
+        }
+    }
+
+    /// Brings the slot where a row begins to be searched, or the row there, into the processor's caches. Asked
+    /// for one after the other, without a use for the answer, many are fetched from memory at once; what the
+    /// answer is does not matter, as long as it is asked for.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u32, what: Touch) -> u32 {
+        if self.slots.is_empty() {
+            return 0;
+        }
+        let slot = &self.slots[hash as usize & self.mask()];
+        match (what, &slot.row) {
+            (Touch::Slot, _) => slot.hash,
+            (Touch::Row, Some(row)) => row.family() as u32,
+            (Touch::Row, None) => 0,
         }
     }
 
