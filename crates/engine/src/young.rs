@@ -52,8 +52,12 @@ const FORGOTTEN_AT_ONCE: usize = 256;
 pub(crate) struct Generation {
     /// Each once, as it was changed last.
     rows: Vec<Row>,
-    /// Where the rows of each collection are, by a hash of what they begin with.
-    by_owner: FxHashMap<u64, Vec<u32>>,
+    /// Where the rows of collections are.
+    collections: Vec<Vec<u32>>,
+    /// The collections, by a hash of what their rows begin with.
+    by_owner: FxHashMap<u64, u32>,
+    /// The collection of the last row that belongs to one, and the length of what its rows begin with.
+    last: Option<(u32, usize)>,
     /// Where the rows of each family are.
     by_family: [Vec<u32>; Family::COUNT],
     bytes: usize,
@@ -69,14 +73,40 @@ impl Generation {
     /// Adds a row that is not there; its place is returned.
     fn add(&mut self, row: Row) -> u32 {
         let place = self.rows.len() as u32;
-        if let Some(prefix) = collection_of(&row) {
-            let owner = long_hash(row.family(), prefix);
-            self.by_owner.entry(owner).or_default().push(place);
+        if let Some(collection) = self.collection(&row) {
+            self.collections[collection as usize].push(place);
         }
         self.by_family[row.family() as usize].push(place);
         self.bytes += ROW_OVERHEAD + row.size();
         self.rows.push(row);
         place
+    }
+
+    /// Where the rows of the same collection are, if it belongs to one.
+    fn collection(&mut self, row: &Row) -> Option<u32> {
+        if let Some((collection, length)) = self.last
+            && self.is_in(row, collection, length)
+        {
+            return Some(collection);
+        }
+        let prefix = collection_of(row)?;
+        let owner = long_hash(row.family(), prefix);
+        let next = self.collections.len() as u32;
+        let collection = *self.by_owner.entry(owner).or_insert(next);
+        if collection == next {
+            self.collections.push(Vec::new());
+        }
+        self.last = Some((collection, prefix.len()));
+        Some(collection)
+    }
+
+    /// Whether a row begins with as many bytes as the last of the collection.
+    fn is_in(&self, row: &Row, collection: u32, length: usize) -> bool {
+        let last = self.collections[collection as usize].last();
+        last.is_some_and(|last| {
+            let last = &self.rows[*last as usize];
+            row.family() == last.family() && row.key().get(..length) == last.key().get(..length)
+        })
     }
 
     /// The row at this place has changed again.
@@ -89,7 +119,10 @@ impl Generation {
     /// Adds the changes of a range; false if they are more than a walk should carry.
     fn gather(&self, range: &WalkedRange<'_>, most: usize, out: &mut Vec<Row>) -> bool {
         let places = match range.owner() {
-            Some(owner) => self.by_owner.get(&owner).map_or(&[][..], Vec::as_slice),
+            Some(owner) => match self.by_owner.get(&owner) {
+                Some(collection) => &self.collections[*collection as usize],
+                None => return true,
+            },
             None => &self.by_family[range.family as usize],
         };
         if places.len() > most {
