@@ -4,16 +4,24 @@
 //! it, and one for a random member of a set passes over half the set. So one walk looks up many, and the
 //! pops that follow take from what it found.
 //!
-//! - A [`Run`] holds the members of a sorted set from one end up to a bound. All that lies before the bound is
-//!   in it: ZADD adds to it. The walk that extends it begins at the bound, behind all tombstones.
-//! - A pool holds random members of a set in random order: the beginning of a shuffle of all members. SADD
-//!   puts a new member at a random place of that shuffle, which may lie in the pool or not.
+//! - A [`Run`] holds the members of a sorted set from one end on, as far as it reaches. ZADD adds to it. The
+//!   walk that extends it begins where it ended, behind all tombstones.
+//! - A [`Pool`] holds random members of a set in random order: the beginning of a shuffle of all members, or
+//!   all of it. SADD puts a new member at a random place of that shuffle, which may lie in the pool or not.
 //!
-//! Members may have left the set by another way, so whoever takes one makes sure that it is still there.
+//! Members may have left by another way, so whoever takes one makes sure that it is still there.
 //! Everything here happens under the key's exclusive latch. If a change is taken back, by an undo or a commit
 //! that fails, what was taken from here is missing from it, and all is forgotten.
+//!
+//! All queues share a budget. A queue that is filled gets what is left of it, and no less than what everyone
+//! would get if all had the same; if there is not so much, the largest of the others go. So queues that are
+//! in use together come to fit side by side, and none keeps pushing out another.
 
-use std::collections::VecDeque;
+mod elements;
+mod pool;
+mod run;
+
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_engine::Direction;
@@ -22,35 +30,47 @@ use rustc_hash::FxHashMap;
 
 use crate::key::Key;
 
-/// The most keys that are known of.
-const MOST_KEYS: usize = 256;
-/// The most members that a run holds.
-const LONGEST_RUN: usize = 2048;
+pub(crate) use pool::{Pool, Shuffle};
+pub(crate) use run::LookAhead;
+use run::Run;
 
-/// An element as it sorts: for a sorted set, score and member.
-pub(crate) type Element = Box<[u8]>;
+/// The most keys that are known of. If there are more, the smallest queue goes: it costs little to know again.
+const MOST_KEYS: usize = 1024;
+/// The share of the memory that all queues may take, and what they may take in any case.
+const MEMORY_SHARE: usize = 64;
+const LEAST_BUDGET: usize = 4 * 1024 * 1024;
 
-#[derive(Default)]
 pub(crate) struct Queues {
+    budget: usize,
     /// How many keys there are, to be asked without a lock.
     count: AtomicUsize,
-    keys: Mutex<FxHashMap<Box<[u8]>, Queue>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    keys: FxHashMap<Box<[u8]>, Queue>,
+    /// What all of them take.
+    memory: usize,
 }
 
 struct Queue {
     version: u64,
     lowest: Run,
     highest: Run,
-    pool: Vec<Element>,
+    pool: Pool,
+    /// What it takes, as last counted.
+    memory: usize,
 }
 
 impl Queue {
     fn new(version: u64) -> Self {
         Queue {
             version,
-            lowest: Run::default(),
-            highest: Run::default(),
-            pool: Vec::new(),
+            lowest: Run::new(Direction::Forward),
+            highest: Run::new(Direction::Backward),
+            pool: Pool::default(),
+            memory: 0,
         }
     }
 
@@ -60,190 +80,288 @@ impl Queue {
             Direction::Backward => &mut self.highest,
         }
     }
+
+    /// Counts anew what it takes, and what all take with it.
+    fn count(&mut self, total: &mut usize) {
+        let memory = self.pool.memory() + self.lowest.memory() + self.highest.memory();
+        *total = *total - self.memory + memory;
+        self.memory = memory;
+    }
+
+    fn halve(&mut self) {
+        self.lowest.shorten();
+        self.highest.shorten();
+        self.pool.halve();
+    }
 }
 
-/// The members from one end on, nearest first.
-#[derive(Default)]
-struct Run {
-    elements: VecDeque<Element>,
-    /// The last element that was looked at: what comes before it, or is it, is in the run or nowhere.
-    bound: Option<Element>,
-}
-
-impl Run {
-    /// Adds an element, if it lies before the bound.
-    fn add(&mut self, element: &[u8], direction: Direction) {
-        let comes_first = |a: &[u8], b: &[u8]| match direction {
-            Direction::Forward => a < b,
-            Direction::Backward => a > b,
-        };
-        let Some(bound) = &self.bound else {
-            return;
-        };
-        if comes_first(bound, element) {
-            return;
-        }
-        let place = self
-            .elements
-            .partition_point(|other| comes_first(other, element));
-        self.elements.insert(place, element.into());
-        if self.elements.len() > LONGEST_RUN {
-            self.elements.truncate(LONGEST_RUN / 2);
-            self.bound = self.elements.back().cloned();
+impl Table {
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(queue) = self.keys.remove(key) {
+            self.memory -= queue.memory;
         }
     }
+
+    /// Forgets the one of the others that ranks highest by what it takes; false if there is none.
+    fn forget_other<R: Ord>(&mut self, key: &[u8], rank: impl Fn(usize) -> R) -> bool {
+        let others = self.keys.iter().filter(|(other, _)| ***other != *key);
+        let highest = others.max_by_key(|(_, queue)| rank(queue.memory));
+        let Some(highest) = highest.map(|(other, _)| other.clone()) else {
+            return false;
+        };
+        self.remove(&highest);
+        true
+    }
+}
+
+fn find<'k>(
+    keys: &'k mut FxHashMap<Box<[u8]>, Queue>,
+    key: &Key,
+    version: u64,
+) -> Option<&'k mut Queue> {
+    let queue = keys.get_mut(key.metadata());
+    queue.filter(|queue| queue.version == version)
 }
 
 impl Queues {
-    fn with<T>(&self, key: &Key, version: u64, f: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+    /// For a process that may use so much memory.
+    pub(crate) fn new(memory: usize) -> Self {
+        Self::within((memory / MEMORY_SHARE).max(LEAST_BUDGET))
+    }
+
+    fn within(budget: usize) -> Self {
+        Queues {
+            budget,
+            count: AtomicUsize::new(0),
+            table: Mutex::default(),
+        }
+    }
+
+    /// Takes from a queue, if there is one.
+    fn take<T>(
+        &self,
+        key: &Key,
+        version: u64,
+        take: impl FnOnce(&mut Queue) -> Option<T>,
+    ) -> Option<T> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let mut keys = self.keys.lock();
-        let queue = keys.get_mut(key.metadata())?;
-        (queue.version == version).then(|| f(queue))
+        let table = &mut *self.table.lock();
+        let queue = find(&mut table.keys, key, version)?;
+        let taken = take(queue);
+        queue.count(&mut table.memory);
+        taken
     }
 
-    fn with_new<T>(&self, key: &Key, version: u64, f: impl FnOnce(&mut Queue) -> T) -> T {
-        let mut keys = self.keys.lock();
-        if keys.len() >= MOST_KEYS && !keys.contains_key(key.metadata()) {
-            // Any of them: it costs its next pop a walk.
-            if let Some(other) = keys.keys().next().cloned() {
-                keys.remove(&other);
-            }
+    /// Tells a queue of a change, if there is one. If that makes it too large, it gives up a half.
+    fn tell(&self, key: &Key, version: u64, change: impl FnOnce(&mut Queue)) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
         }
+        let table = &mut *self.table.lock();
+        let Some(queue) = find(&mut table.keys, key, version) else {
+            return;
+        };
+        change(queue);
+        queue.count(&mut table.memory);
+        if table.memory > self.budget {
+            queue.halve();
+            queue.count(&mut table.memory);
+        }
+        if table.memory > self.budget {
+            table.remove(key.metadata());
+        }
+    }
+
+    /// Fills a queue, new or not, and forgets others that there is no more room for.
+    fn fill(&self, key: &Key, version: u64, fill: impl FnOnce(&mut Queue)) {
+        let table = &mut *self.table.lock();
+        let (keys, total) = (&mut table.keys, &mut table.memory);
         let queue = keys
             .entry(key.metadata().into())
             .or_insert_with(|| Queue::new(version));
         if queue.version != version {
+            *total -= queue.memory;
             *queue = Queue::new(version);
         }
-        let result = f(queue);
-        self.count.store(keys.len(), Ordering::Relaxed);
-        result
+        fill(queue);
+        queue.count(total);
+        if table.keys.len() > MOST_KEYS {
+            table.forget_other(key.metadata(), Reverse);
+        }
+        while table.memory > self.budget && table.forget_other(key.metadata(), |memory| memory) {}
+        self.count.store(table.keys.len(), Ordering::Relaxed);
+    }
+
+    /// How much a queue may take that is about to be filled.
+    pub(crate) fn room(&self, key: &Key) -> usize {
+        let table = self.table.lock();
+        let own = table.keys.get(key.metadata());
+        let (own_memory, own_count) = own.map_or((0, 0), |queue| (queue.memory, 1));
+        let others = table.keys.len() - own_count;
+        let left = self.budget.saturating_sub(table.memory - own_memory);
+        left.max(self.budget / (others + 1))
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         if self.count.load(Ordering::Relaxed) > 0 {
-            self.keys.lock().clear();
+            *self.table.lock() = Table::default();
             self.count.store(0, Ordering::Relaxed);
         }
     }
 
     /// Takes out the element nearest to an end of a sorted set.
-    pub(crate) fn take_nearest(
+    pub(crate) fn take_nearest<T>(
         &self,
         key: &Key,
         version: u64,
         direction: Direction,
-    ) -> Option<Element> {
-        self.with(key, version, |queue| {
-            queue.run(direction).elements.pop_front()
-        })?
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        self.take(key, version, |queue| queue.run(direction).take(read))
     }
 
-    /// Where the walk goes on that looks for the next elements of a run.
-    pub(crate) fn bound(&self, key: &Key, version: u64, direction: Direction) -> Option<Element> {
-        self.with(key, version, |queue| queue.run(direction).bound.clone())?
+    /// Where the walk goes that looks for the next elements of a run, and how far.
+    pub(crate) fn next_walk(&self, key: &Key, version: u64, direction: Direction) -> LookAhead {
+        let room = self.room(key);
+        let walk = |queue: &mut Queue| Some(queue.run(direction).next_walk(room));
+        self.take(key, version, walk)
+            .unwrap_or_else(|| Run::new(direction).next_walk(room))
     }
 
-    /// What such a walk has found: all that comes after the bound, up to the last of these.
-    pub(crate) fn extend(
-        &self,
-        key: &Key,
-        version: u64,
-        direction: Direction,
-        found: Vec<Element>,
-    ) {
-        self.with_new(key, version, |queue| {
-            let run = queue.run(direction);
-            if let Some(last) = found.last() {
-                run.bound = Some(last.clone());
-            }
-            run.elements.extend(found);
-        });
+    /// What such a walk has found.
+    pub(crate) fn extend(&self, key: &Key, version: u64, direction: Direction, walk: LookAhead) {
+        self.fill(key, version, |queue| queue.run(direction).extend(walk));
     }
 
     /// A sorted set has a new element.
-    pub(crate) fn add_scored(&self, key: &Key, version: u64, element: impl FnOnce() -> Vec<u8>) {
-        self.with(key, version, |queue| {
-            let element = element();
-            queue.lowest.add(&element, Direction::Forward);
-            queue.highest.add(&element, Direction::Backward);
+    pub(crate) fn add_scored(&self, key: &Key, version: u64, element: &[u8]) {
+        self.tell(key, version, |queue| {
+            queue.lowest.add(element);
+            queue.highest.add(element);
         });
     }
 
     /// Takes a random member of a set out of its pool.
-    pub(crate) fn take_any(&self, key: &Key, version: u64) -> Option<Element> {
-        self.with(key, version, |queue| queue.pool.pop())?
+    pub(crate) fn take_any(&self, key: &Key, version: u64) -> Option<Vec<u8>> {
+        self.take(key, version, |queue| queue.pool.take(<[u8]>::to_vec))
     }
 
-    /// Some members of a set, all with the same chance, in any order.
-    pub(crate) fn fill(&self, key: &Key, version: u64, mut members: Vec<Element>) {
-        fastrand::shuffle(&mut members);
-        self.with_new(key, version, |queue| queue.pool = members);
+    /// What is popped next from a set.
+    pub(crate) fn fill_pool(&self, key: &Key, version: u64, pool: Pool) {
+        self.fill(key, version, |queue| queue.pool = pool);
     }
 
     /// A set has a new member; it had `size` before.
     pub(crate) fn add_member(&self, key: &Key, version: u64, size: u64, member: &[u8]) {
-        self.with(key, version, |queue| {
-            // Its place in the shuffle, counted from the end that is taken from.
-            let place = fastrand::u64(..=size) as usize;
-            let last = queue.pool.len();
-            if place < last {
-                queue.pool.push(member.into());
-                queue.pool.swap(last - place, last);
-            }
-        });
+        self.tell(key, version, |queue| queue.pool.add(size, member));
+    }
+
+    /// A member has left a set, and not by [`Queues::take_any`].
+    pub(crate) fn leave(&self, key: &Key, version: u64, member: &[u8]) {
+        self.tell(key, version, |queue| queue.pool.leave(member));
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn fill(queues: &Queues, key: &Key, count: u64) {
+        let mut shuffle = Shuffle::new(queues.room(key));
+        for number in 0..count {
+            shuffle.add(&number.to_be_bytes());
+        }
+        queues.fill_pool(key, 1, shuffle.finish());
+    }
+
+    fn is_known(queues: &Queues, key: &Key) -> bool {
+        queues.take_any(key, 1).is_some()
+    }
+
+    /// As counted while they came and went.
+    fn memory(queues: &Queues) -> usize {
+        let table = queues.table.lock();
+        let memory = table.keys.values().map(|queue| queue.memory).sum();
+        assert_eq!(table.memory, memory);
+        memory
+    }
+
     #[test]
-    fn a_new_member_is_as_likely_to_come_next_as_any_other() {
-        fastrand::seed(7);
-        let (queues, key) = (Queues::default(), Key::new(1, b"set"));
-        let rounds = 8000;
-        let mut taken = FxHashMap::<Element, u32>::default();
-        for _ in 0..rounds {
-            let members = [b"a", b"b", b"c"].map(|member| member.as_slice().into());
-            queues.fill(&key, 1, members.into());
-            queues.add_member(&key, 1, 3, b"new");
-            if let Some(next) = queues.take_any(&key, 1) {
-                *taken.entry(next).or_default() += 1;
+    fn a_queue_belongs_to_one_version_of_its_key() {
+        let (queues, key) = (Queues::within(1 << 20), Key::new(1, b"set"));
+        assert!(!is_known(&queues, &key));
+        fill(&queues, &key, 10);
+        assert!(is_known(&queues, &key));
+        assert_eq!(queues.take_any(&key, 2), None);
+        assert_eq!(queues.take_any(&Key::new(2, b"set"), 1), None);
+        queues.fill_pool(&key, 2, Pool::default());
+        assert!(!is_known(&queues, &key));
+        assert_eq!(memory(&queues), 0);
+        fill(&queues, &key, 10);
+        queues.clear();
+        assert!(!is_known(&queues, &key));
+        assert_eq!(memory(&queues), 0);
+    }
+
+    #[test]
+    fn queues_that_are_used_together_come_to_fit_side_by_side() {
+        let queues = Queues::within(64 * 1024);
+        let keys = [b"a", b"b", b"c", b"d", b"e"].map(|name| Key::new(1, name));
+        fill(&queues, &keys[0], 100_000);
+        assert!(memory(&queues) >= 32 * 1024);
+        for _ in 0..10 {
+            for key in &keys {
+                if !is_known(&queues, key) {
+                    fill(&queues, key, 100_000);
+                }
+                assert!(memory(&queues) <= 64 * 1024);
             }
         }
-        assert_eq!(taken.len(), 4);
-        for (member, times) in taken {
-            let is_fair = times.abs_diff(rounds / 4) < rounds / 40;
-            assert!(is_fair, "{}: {times}", String::from_utf8_lossy(&member));
+        assert!(keys.iter().all(|key| is_known(&queues, key)));
+    }
+
+    #[test]
+    fn the_largest_goes_when_a_new_one_finds_no_room() {
+        let queues = Queues::within(64 * 1024);
+        let [small, large, new] = [b"s", b"l", b"n"].map(|name| Key::new(1, name));
+        fill(&queues, &small, 10);
+        fill(&queues, &large, 2500);
+        fill(&queues, &new, 1000);
+        assert!(is_known(&queues, &small));
+        assert!(!is_known(&queues, &large));
+        assert!(is_known(&queues, &new));
+    }
+
+    #[test]
+    fn a_queue_that_grows_too_large_gives_up_a_half() {
+        let (queues, key) = (Queues::within(64 * 1024), Key::new(1, b"set"));
+        fill(&queues, &key, 10);
+        for size in 10..100_000_u64 {
+            queues.add_member(&key, 1, size, &size.to_be_bytes());
+            assert!(memory(&queues) <= 64 * 1024);
+        }
+        assert!(is_known(&queues, &key));
+        for number in 0..100_000_u64 {
+            queues.leave(&key, 1, &number.to_be_bytes());
+            assert!(memory(&queues) <= 64 * 1024);
+        }
+        for number in 0..100_000_u64 {
+            queues.add_scored(&key, 1, &number.to_be_bytes());
+            assert!(memory(&queues) <= 64 * 1024);
         }
     }
 
     #[test]
-    fn a_run_takes_in_what_comes_before_its_bound_and_nothing_else() {
-        let (queues, key) = (Queues::default(), Key::new(1, b"zset"));
-        let next = |direction| queues.take_nearest(&key, 1, direction);
-        let element = |text: &str| Some(Element::from(text.as_bytes()));
-        let found = ["b", "d"].map(|text| text.as_bytes().into());
-        queues.extend(&key, 1, Direction::Forward, found.into());
-        for text in ["a", "c", "e"] {
-            queues.add_scored(&key, 1, || text.into());
-        }
-        for text in ["a", "b", "c", "d"] {
-            assert_eq!(next(Direction::Forward), element(text));
-        }
-        // What lies behind the bound is found by the walk that goes on from there.
-        assert_eq!(next(Direction::Forward), None);
-        assert_eq!(queues.bound(&key, 1, Direction::Forward), element("d"));
-        assert_eq!(next(Direction::Backward), None);
-        queues.add_scored(&key, 1, || "c".into());
-        assert_eq!(queues.take_nearest(&key, 2, Direction::Forward), None);
-        queues.clear();
-        assert_eq!(next(Direction::Forward), None);
+    fn of_too_many_keys_the_largest_stay() {
+        let queues = Queues::within(1 << 20);
+        let large = Key::new(1, b"large");
+        fill(&queues, &large, 1000);
+        let keys: Vec<Key> = (0..2000).map(|index| Key::new(index, b"small")).collect();
+        keys.iter().for_each(|key| fill(&queues, key, 1));
+        assert!(is_known(&queues, &large));
+        let known = keys.iter().filter(|key| is_known(&queues, key));
+        assert_eq!(known.count(), MOST_KEYS - 1);
     }
 }

@@ -69,10 +69,24 @@ impl Set {
 
     /// Removes a member; true if it was there.
     pub fn remove(&mut self, txn: &mut WriteTxn, member: &[u8]) -> Result<bool> {
-        if !self.contains(txn, member)? {
+        let was_there = self.delete_row(txn, member)?;
+        if was_there {
+            let queues = txn.store().queues();
+            queues.leave(self.0.key(), self.0.version(), member);
+        }
+        Ok(was_there)
+    }
+
+    /// Deletes a member's row; true if there was one.
+    fn delete_row(&mut self, txn: &mut WriteTxn, member: &[u8]) -> Result<bool> {
+        if self.is_empty() {
             return Ok(false);
         }
-        txn.delete(Family::Data, &self.0.row_key(member));
+        let row_key = self.0.row_key(member);
+        if self.0.get_row(txn, &row_key)?.is_none() {
+            return Ok(false);
+        }
+        txn.delete(Family::Data, &row_key);
         self.0.shrink(1);
         Ok(true)
     }

@@ -77,7 +77,7 @@ impl Store {
             databases,
             may_have_legacy: AtomicBool::new(may_have_legacy),
             cursors: Cursors::new(),
-            queues: Queues::default(),
+            queues: Queues::new(options.engine.memory),
             counts: Counts::default(),
             expirer: Expirer::default(),
             reclaimer: Reclaimer::default(),

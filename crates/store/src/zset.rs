@@ -107,10 +107,8 @@ impl Zset {
         txn.put(Family::Data, &self.0.row_key(member), score::encode(score));
         let score_key = self.score_key(score, member);
         txn.put(Family::ZsetScore, &score_key, []);
-        let element = || score_key[self.0.sub_offset()..].to_vec();
-        txn.store()
-            .queues()
-            .add_scored(self.0.key(), self.0.version(), element);
+        let (queues, element) = (txn.store().queues(), self.0.sub_of(&score_key));
+        queues.add_scored(self.0.key(), self.0.version(), element);
         Ok(match before {
             Some(_) => Update::Changed(score),
             None => Update::Added(score),

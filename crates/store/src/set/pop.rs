@@ -5,10 +5,11 @@
 //! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
 //! the same choice again.
 
-use cairn_engine::Family;
+use cairn_engine::{EngineError, Family};
 
 use super::{Selection, Set, Step, Written};
 use crate::error::{Error, Result};
+use crate::queues::Shuffle;
 use crate::random::Lottery;
 use crate::txn::{ReadTxn, WriteTxn};
 
@@ -17,9 +18,10 @@ const HANDFUL: usize = 4 * 1024 * 1024;
 /// What a member costs besides its bytes, in the collection and in the batch that deletes it.
 const OVERHEAD: usize = 128;
 
-/// How many members are drawn at once to be popped one by one: a quarter of the set within these limits.
-const LEAST_POOL: u64 = 1024;
-const MOST_POOL: u64 = 16 * 1024;
+/// Up to so many members are popped one by one.
+const ONE_BY_ONE: u64 = 128;
+/// A larger set is not walked on a connection thread.
+const SHORT_WALK: u64 = 16 * 1024;
 
 /// What was taken out.
 pub enum Popped {
@@ -37,46 +39,59 @@ impl Set {
         if self.is_empty() {
             return Ok(None);
         }
-        let member = loop {
-            let (key, version) = (self.0.key(), self.0.version());
-            let member = match txn.queues().take_any(key, version) {
-                Some(member) => member.into_vec(),
-                None => match self.fill_pool(txn)? {
-                    true => continue,
-                    false => match self.random(txn)? {
-                        Some(member) => member,
-                        None => return Ok(None),
-                    },
-                },
-            };
-            // It may have left by another way.
-            if self.remove(txn, &member)? {
-                break member;
-            }
-        };
+        let member = self.take_any(txn)?;
         self.save(txn);
         Ok(Some(member))
     }
 
-    /// Draws members for the pops to come; false if they would take too much memory.
+    /// Takes out a member. There must be one.
+    fn take_any(&mut self, txn: &mut WriteTxn) -> Result<Vec<u8>> {
+        loop {
+            let queues = txn.store().queues();
+            let Some(member) = queues.take_any(self.0.key(), self.0.version()) else {
+                if !self.fill_pool(txn)? {
+                    return Err(EngineError::Corrupt("a member is missing".into()).into());
+                }
+                continue;
+            };
+            // It is missing there from now on, unless the commit fails.
+            txn.queues();
+            // It may have left by another way.
+            if self.delete_row(txn, &member)? {
+                return Ok(member);
+            }
+        }
+    }
+
+    /// Draws members for the pops to come; false if there are none.
     fn fill_pool(&self, txn: &WriteTxn) -> Result<bool> {
-        let count = (self.len() / 4)
-            .clamp(LEAST_POOL, MOST_POOL)
-            .min(self.len());
-        let lottery = Lottery::new(count, self.len());
-        let mut chosen = Selection::chosen(txn, self, &lottery, count);
-        let Some(members) = collect(txn, &mut chosen, HANDFUL)? else {
-            return Ok(false);
-        };
-        let members = members.into_iter().map(Vec::into_boxed_slice).collect();
-        let queues = txn.store().queues();
-        queues.fill(self.0.key(), self.0.version(), members);
-        Ok(true)
+        if self.len() > SHORT_WALK && !txn.is_patient() {
+            return Err(Error::TooLong);
+        }
+        let (key, queues) = (self.0.key(), txn.store().queues());
+        let mut shuffle = Shuffle::new(queues.room(key));
+        let mut rows = self.rows(txn);
+        while let Some((row_key, _)) = rows.next()? {
+            txn.step()?;
+            shuffle.add(self.member_of(row_key));
+        }
+        let pool = shuffle.finish();
+        let is_any = !pool.is_empty();
+        queues.fill_pool(key, self.0.version(), pool);
+        Ok(is_any)
     }
 
     /// Takes out that many members at random, or all if there are fewer.
-    pub fn pop(self, txn: &mut WriteTxn, count: u64) -> Result<Popped> {
-        self.pop_by_handful(txn, count, HANDFUL)
+    pub fn pop(mut self, txn: &mut WriteTxn, count: u64) -> Result<Popped> {
+        if count > ONE_BY_ONE || count >= self.len() {
+            return self.pop_by_handful(txn, count, HANDFUL);
+        }
+        let mut members = Vec::new();
+        for _ in 0..count {
+            members.push(self.take_any(txn)?);
+        }
+        self.save(txn);
+        Ok(Popped::Few(members))
     }
 
     pub(super) fn pop_by_handful(
@@ -109,6 +124,8 @@ impl Set {
         if count < self.len() {
             for member in popped {
                 txn.delete(Family::Data, &self.0.row_key(member));
+                let queues = txn.store().queues();
+                queues.leave(self.0.key(), self.0.version(), member);
             }
         }
         self.0.shrink(count);

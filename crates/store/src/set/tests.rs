@@ -316,3 +316,96 @@ fn long_walks_are_refused_on_a_connection_thread() {
         .pop_by_handful(&mut txn, 20, 0);
     assert!(matches!(popped, Err(Error::TooLong)));
 }
+
+/// Some 8 MB of members, of which a pool holds few, are popped; meanwhile others come, go and move, and some
+/// of that is taken back.
+#[test]
+fn what_is_popped_one_by_one_was_there_and_is_gone() {
+    let mut bench = Bench::new();
+    let filler = "x".repeat(1000);
+    let name = |number: u64| format!("{number:06}{filler}");
+    bench.add(b"set", (0..8000).map(name));
+    bench.commit();
+    let mut model: BTreeSet<u64> = (0..8000).collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    while !model.is_empty() {
+        bench.txn.begin(0);
+        let mut after = model.clone();
+        for _ in 0..random.usize(..200) {
+            let number = random.u64(..10_000);
+            let mut set = bench.open(b"set");
+            match random.u8(..8) {
+                0 => {
+                    let is_new = set.add(&mut bench.txn, name(number).as_bytes());
+                    assert_eq!(is_new.unwrap(), after.insert(number));
+                    set.save(&mut bench.txn);
+                }
+                1 | 2 => {
+                    let was_there = set.remove(&mut bench.txn, name(number).as_bytes());
+                    assert_eq!(was_there.unwrap(), after.remove(&number));
+                    set.save(&mut bench.txn);
+                }
+                _ => {
+                    let popped = set.pop_one(&mut bench.txn).unwrap();
+                    assert_eq!(popped.is_some(), !after.is_empty());
+                    let number = popped.map(|member| number_of(&member));
+                    assert!(number.is_none_or(|number| after.remove(&number)));
+                }
+            }
+            assert_eq!(bench.open(b"set").len(), after.len() as u64);
+        }
+        match random.u8(..20) {
+            0 => bench.txn.undo(),
+            _ => model = after,
+        }
+        if random.bool() {
+            bench.commit();
+        }
+    }
+    assert!(!bench.open(b"set").exists());
+}
+
+fn number_of(member: &[u8]) -> u64 {
+    std::str::from_utf8(&member[..6]).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_set_that_takes_the_place_of_another_has_its_own_pool() {
+    let mut bench = Bench::new();
+    bench.add(b"set", numbered(0..10));
+    bench.commit();
+    bench.open(b"set").pop_one(&mut bench.txn).unwrap();
+    bench.commit();
+    let key = bench.txn.key(b"set");
+    let stamp = bench.txn.find(&key).unwrap().unwrap().stamp();
+    bench.txn.remove(&key, &stamp);
+    bench.add(b"set", numbered(100..105));
+    bench.commit();
+    let mut popped = Vec::new();
+    while let Some(member) = bench.open(b"set").pop_one(&mut bench.txn).unwrap() {
+        popped.push(String::from_utf8(member).unwrap());
+    }
+    popped.sort();
+    assert_eq!(popped, numbered(100..105).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_pool_of_a_large_set_is_drawn_on_a_thread_of_its_own() {
+    let mut bench = Bench::new();
+    bench.add(b"large", numbered(0..20_000));
+    bench.commit();
+    let mut txn = WriteTxn::new(bench.store.clone(), Patience::Short);
+    txn.begin(0);
+    let popped = Set::open(&txn, b"large").unwrap().pop_one(&mut txn);
+    assert!(matches!(popped, Err(Error::TooLong)));
+    txn.undo();
+    bench.open(b"large").pop_one(&mut bench.txn).unwrap();
+    bench.commit();
+    // From here on it is known.
+    for _ in 0..1000 {
+        txn.begin(0);
+        let popped = Set::open(&txn, b"large").unwrap().pop_one(&mut txn);
+        assert!(popped.unwrap().is_some());
+        bench.store.commit_blocking(&mut txn).unwrap();
+    }
+}

@@ -7,10 +7,10 @@
 //! Members by the million are not collected for the reply either: it walks over the rows as they were, which
 //! its walk has pinned.
 
-use cairn_engine::{Direction, EngineError, Rows};
+use cairn_engine::{Direction, EngineError, Family, Rows};
 
 use super::span::successor;
-use super::{Builder, ScoreRows, Scored, Span, Zset};
+use super::{Builder, ScoreRows, Scored, Span, Zset, score_of};
 use crate::error::{Error, Result};
 use crate::txn::WriteTxn;
 
@@ -33,8 +33,8 @@ fn many(memory: usize) -> u64 {
 const HANDFUL: usize = 4 * 1024 * 1024;
 const OVERHEAD: usize = 64;
 
-/// How many members are looked up at once to be popped one by one.
-const LOOK_AHEAD: usize = 512;
+/// Up to so many members are popped one by one.
+const ONE_BY_ONE: u64 = 512;
 
 /// What was taken out.
 pub enum Popped {
@@ -64,7 +64,7 @@ impl Zset {
 
     /// Takes out the first `count` members of a walk.
     pub fn pop(mut self, txn: &mut WriteTxn, direction: Direction, count: u64) -> Result<Popped> {
-        if count > LOOK_AHEAD as u64 {
+        if count > ONE_BY_ONE {
             return self.pop_by_handful(txn, direction, count, HANDFUL);
         }
         let mut members = Vec::new();
@@ -80,17 +80,24 @@ impl Zset {
         let keys = ScoreRows { score_at: 0 };
         loop {
             let (key, version) = (self.0.key(), self.0.version());
-            let nearest = txn.queues().take_nearest(key, version, direction);
-            let Some(element) = nearest else {
+            let read = |element: &[u8]| (self.0.row_key(element), keys.scored(element));
+            let queues = txn.store().queues();
+            let nearest = queues.take_nearest(key, version, direction, read);
+            let Some((score_key, found)) = nearest else {
                 if !self.look_ahead(txn, direction)? {
                     return Err(EngineError::Corrupt("a member is missing".into()).into());
                 }
                 continue;
             };
-            let found = keys.scored(&element);
+            // It is missing there from now on, unless the commit fails.
+            txn.queues();
+            let row_key = self.0.row_key(&found.member);
+            let row = self.0.get_row(txn, &row_key)?;
+            let score = row.map(|row| score_of(&row)).transpose()?;
             // It may have left by another way, or have another score now.
-            if self.score(txn, &found.member)? == Some(found.score) {
-                self.delete_rows(txn, found.score, &found.member);
+            if score == Some(found.score) {
+                txn.delete(Family::Data, &row_key);
+                txn.delete(Family::ZsetScore, &score_key);
                 self.0.shrink(1);
                 return Ok(found);
             }
@@ -100,24 +107,26 @@ impl Zset {
     /// Finds out what comes next; false if that is nothing.
     fn look_ahead(&self, txn: &WriteTxn, direction: Direction) -> Result<bool> {
         let (key, version) = (self.0.key(), self.0.version());
+        let queues = txn.store().queues();
+        let mut walk = queues.next_walk(key, version, direction);
         let mut span = self.whole();
-        if let Some(bound) = txn.store().queues().bound(key, version, direction) {
-            let bound = self.0.row_key(&bound);
+        if let Some(from) = walk.from() {
+            let from = self.0.row_key(from);
             match direction {
-                Direction::Forward => span.lower = successor(&bound),
-                Direction::Backward => span.upper = bound,
+                Direction::Forward => span.lower = successor(&from),
+                Direction::Backward => span.upper = from,
             }
         }
         let mut rows = self.rows(txn, &span, direction);
-        let mut found = Vec::new();
-        while found.len() < LOOK_AHEAD
-            && let Some((row_key, _)) = rows.next()?
-        {
+        while walk.wants_more() {
             txn.step()?;
-            found.push(row_key[self.0.sub_offset()..].into());
+            match rows.next()? {
+                Some((row_key, _)) => walk.find(self.0.sub_of(row_key)),
+                None => walk.complete(),
+            }
         }
-        let is_any = !found.is_empty();
-        txn.store().queues().extend(key, version, direction, found);
+        let is_any = walk.has_found_any();
+        queues.extend(key, version, direction, walk);
         Ok(is_any)
     }
 

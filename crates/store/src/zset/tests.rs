@@ -5,6 +5,7 @@
 mod model;
 mod ops;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_engine::{EngineOptions, SyncMode, SystemTime};
@@ -403,4 +404,84 @@ fn a_walk_too_long_for_a_connection_thread_is_not_popped_there() {
     let zset = Zset::open(&txn, b"a").unwrap();
     let popped = zset.pop_by_handful(&mut txn, Direction::Forward, 2, 1);
     assert!(matches!(popped, Err(crate::Error::TooLong)));
+}
+
+/// Members come, go and change their scores, and some of that is taken back, while both ends are popped.
+#[test]
+fn what_is_popped_one_by_one_is_always_the_nearest() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Short);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut model = BTreeMap::new();
+    txn.begin(0);
+    for number in 0..6000 {
+        let (member, score) = (format!("{number:05}"), f64::from(random.u16(..)));
+        update(&mut txn, &member, score);
+        model.insert(member, score);
+    }
+    store.commit_blocking(&mut txn).unwrap();
+    while !model.is_empty() {
+        txn.begin(0);
+        let mut after = model.clone();
+        for _ in 0..random.usize(..100) {
+            let (number, score) = (random.u16(..8000), f64::from(random.u16(..)));
+            let member = format!("{number:05}");
+            match random.u8(..8) {
+                0 => {
+                    update(&mut txn, &member, score);
+                    after.insert(member, score);
+                }
+                1 => {
+                    let mut zset = Zset::open(&txn, b"zset").unwrap();
+                    zset.remove(&mut txn, member.as_bytes()).unwrap();
+                    zset.save(&mut txn);
+                    after.remove(&member);
+                }
+                choice => {
+                    let direction = match choice % 2 {
+                        0 => Direction::Forward,
+                        _ => Direction::Backward,
+                    };
+                    let nearest = nearest(&after, direction);
+                    assert_eq!(pop_one(&mut txn, direction), nearest);
+                    nearest.map(|(member, _)| after.remove(&member));
+                }
+            }
+        }
+        match random.u8(..20) {
+            0 => txn.undo(),
+            _ => model = after,
+        }
+        if random.bool() {
+            store.commit_blocking(&mut txn).unwrap();
+        }
+    }
+    assert!(!Zset::open(&txn, b"zset").unwrap().exists());
+}
+
+fn nearest(model: &BTreeMap<String, f64>, direction: Direction) -> Option<(String, f64)> {
+    // The scores are natural numbers; of equal ones the member decides.
+    let by_score = |(_, score): &(&String, &f64)| **score as u64;
+    let nearest = match direction {
+        Direction::Forward => model.iter().min_by_key(by_score),
+        Direction::Backward => model.iter().max_by_key(by_score),
+    };
+    nearest.map(|(member, score)| (member.clone(), *score))
+}
+
+fn pop_one(txn: &mut WriteTxn, direction: Direction) -> Option<(String, f64)> {
+    let zset = Zset::open(txn, b"zset").unwrap();
+    let Popped::Few(popped) = zset.pop(txn, direction, 1).unwrap() else {
+        panic!("it is one");
+    };
+    let Scored { member, score } = popped.into_iter().next()?;
+    Some((String::from_utf8(member).unwrap(), score))
+}
+
+fn update(txn: &mut WriteTxn, member: &str, score: f64) {
+    let mut zset = Zset::open(txn, b"zset").unwrap();
+    let member = member.as_bytes();
+    zset.update(txn, member, |_| Ok(Some(score))).unwrap();
+    zset.save(txn);
 }

@@ -32,6 +32,7 @@ enum Op {
     Add(Vec<Vec<u8>>),
     Remove(Vec<Vec<u8>>),
     PopOne,
+    PopOneByOne(u64),
     Pop { count: u64, handful: usize },
     Sample(u64),
     Repeats(u64),
@@ -71,7 +72,8 @@ fn action() -> impl Strategy<Value = Action> {
     let op = prop_oneof![
         6 => vec(member(), 1..30).prop_map(Op::Add),
         2 => vec(member(), 1..10).prop_map(Op::Remove),
-        1 => Just(Op::PopOne),
+        3 => Just(Op::PopOne),
+        1 => (0..10u64).prop_map(Op::PopOneByOne),
         2 => (0..40u64, handful).prop_map(|(count, handful)| Op::Pop { count, handful }),
         1 => (0..40u64).prop_map(Op::Sample),
         1 => (1..40u64).prop_map(Op::Repeats),
@@ -158,13 +160,17 @@ fn run_on_set(txn: &mut WriteTxn, name: &[u8], op: &Op, members: &mut Members) {
             set.save(txn);
         }
         Op::PopOne => {
-            let member = set.random(txn).unwrap();
+            let member = set.pop_one(txn).unwrap();
             assert_eq!(member.is_some(), !members.is_empty());
-            if let Some(member) = member {
-                assert!(set.remove(txn, &member).unwrap());
-                assert!(members.remove(&member));
-                set.save(txn);
-            }
+            assert!(member.is_none_or(|member| members.remove(&member)));
+        }
+        Op::PopOneByOne(count) => {
+            let wanted = (*count).min(members.len() as u64);
+            let Popped::Few(popped) = set.pop(txn, *count).unwrap() else {
+                panic!("they are few");
+            };
+            assert_eq!(popped.len() as u64, wanted);
+            assert!(popped.iter().all(|member| members.remove(member)));
         }
         Op::Pop { count, handful } => {
             let wanted = (*count).min(members.len() as u64);

@@ -131,7 +131,7 @@ impl Models {
                 let gone = self.0[*key].between_members(range, Direction::Forward, 0);
                 self.0[*key].remove_all(&gone);
             }
-            Op::Pop(key, direction, count) => {
+            Op::Pop(key, direction, count) | Op::PopOneByOne(key, direction, count) => {
                 let mut gone = self.0[*key].walked(*direction);
                 gone.truncate(*count as usize);
                 self.0[*key].remove_all(&gone);

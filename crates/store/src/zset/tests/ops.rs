@@ -43,6 +43,8 @@ pub enum Op {
     RemoveRanks(usize, u64, u64, Way),
     RemoveMembers(usize, LexRange<'static>, Way),
     Pop(usize, Direction, u64),
+    /// The same by what is known to come next.
+    PopOneByOne(usize, Direction, u64),
     Store(usize, Operation, Aggregate, Vec<(usize, f64)>),
     Commit,
 }
@@ -107,6 +109,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (key(), 0..6u64, 0..6u64, way()).prop_map(|(k, f, c, w)| Op::RemoveRanks(k, f, c, w)),
         1 => (key(), lex_range(), way()).prop_map(|(k, r, w)| Op::RemoveMembers(k, r, w)),
         1 => (key(), direction(), 0..4u64).prop_map(|(k, d, c)| Op::Pop(k, d, c)),
+        4 => (key(), direction(), 0..4u64).prop_map(|(k, d, c)| Op::PopOneByOne(k, d, c)),
         2 => (key(), operation, aggregate, sources).prop_map(|(k, o, a, s)| Op::Store(k, o, a, s)),
         3 => Just(Op::Commit),
     ]
@@ -142,6 +145,10 @@ pub fn apply(txn: &mut WriteTxn, op: &Op) {
         Op::Pop(key, direction, count) => {
             let zset = Zset::open(txn, KEYS[*key]).unwrap();
             zset.pop_by_handful(txn, *direction, *count, 300).unwrap();
+        }
+        Op::PopOneByOne(key, direction, count) => {
+            let zset = Zset::open(txn, KEYS[*key]).unwrap();
+            zset.pop(txn, *direction, *count).unwrap();
         }
         Op::Store(key, operation, aggregate, sources) => {
             let mut result = Builder::new(txn, KEYS[*key]);
