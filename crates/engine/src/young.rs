@@ -36,8 +36,11 @@ use crate::table::{Slot, Table, Touch};
 const ROW_OVERHEAD: usize = 80;
 /// The most young rows that a walk shows by itself; it waits for a drain if there are more.
 const MOST_IN_A_WALK: usize = 1024;
-/// The young rows of a walk that are worth to be drained earlier, for the sake of the walks that follow.
+/// The most that it looks at to find those in its range.
+const MOST_LOOKED_AT: usize = 16 * MOST_IN_A_WALK;
+/// Above these, rows are drained earlier, for the sake of the walks that follow.
 const MANY_IN_A_WALK: usize = 64;
+const MANY_LOOKED_AT: usize = 2 * MOST_IN_A_WALK;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
@@ -116,21 +119,22 @@ impl Generation {
         self.bytes -= before.size();
     }
 
-    /// Adds the changes of a range; false if they are more than a walk should carry.
-    fn gather(&self, range: &WalkedRange<'_>, most: usize, out: &mut Vec<Row>) -> bool {
-        let places = match range.owner() {
+    /// Where rows are that may be in the range.
+    fn places(&self, range: &WalkedRange<'_>) -> &[u32] {
+        match range.owner() {
             Some(owner) => match self.by_owner.get(&owner) {
                 Some(collection) => &self.collections[*collection as usize],
-                None => return true,
+                None => &[],
             },
             None => &self.by_family[range.family as usize],
-        };
-        if places.len() > most {
-            return false;
         }
-        let rows = places.iter().map(|at| &self.rows[*at as usize]);
+    }
+
+    /// Adds the changes of a range.
+    fn gather(&self, range: &WalkedRange<'_>, out: &mut Vec<Row>) {
+        let places = self.places(range).iter();
+        let rows = places.map(|at| &self.rows[*at as usize]);
         out.extend(rows.filter(|row| range.contains(row)).cloned());
-        true
     }
 
     /// Every change, in the order in which RocksDB takes them best: family by family, by key.
@@ -484,15 +488,22 @@ impl Young {
         rows: &mut Vec<Row>,
         open: impl FnOnce(Beneath) -> T,
     ) -> Option<T> {
-        let most = match load {
-            Load::Few | Load::FewInBackground => MOST_IN_A_WALK,
-            Load::All => usize::MAX,
+        let (most, most_looked_at) = match load {
+            Load::Few | Load::FewInBackground => (MOST_IN_A_WALK, MOST_LOOKED_AT),
+            Load::All => (usize::MAX, usize::MAX),
         };
         let length = rows.len();
         let state = self.state.read();
-        let mut generations = state.generations();
-        let are_few = generations.all(|generation| generation.gather(range, most, rows));
-        let are_many = !are_few || rows.len() > length + MANY_IN_A_WALK;
+        let places = state.generations().map(|rows| rows.places(range).len());
+        let looked_at: usize = places.sum();
+        if looked_at <= most_looked_at {
+            for generation in state.generations() {
+                generation.gather(range, rows);
+            }
+        }
+        let found = rows.len() - length;
+        let are_few = looked_at <= most_looked_at && found <= most;
+        let are_many = looked_at > MANY_LOOKED_AT || found > MANY_IN_A_WALK;
         if are_many && load != Load::FewInBackground {
             self.walked_over.store(true, Ordering::Relaxed);
         }
