@@ -132,6 +132,7 @@ impl<'a> Metadata<'a> {
     }
 
     /// Appends the value to `out`.
+    #[inline]
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         out.push(self.flags().encode());
@@ -149,6 +150,7 @@ impl<'a> Metadata<'a> {
         }
     }
 
+    #[inline]
     pub fn decode(value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(LAYOUT, value);
         let flags = Flags::decode(reader.u8("flags")?)?;
@@ -176,6 +178,7 @@ impl<'a> Metadata<'a> {
 }
 
 impl<'a> Body<'a> {
+    #[inline]
     fn read(flags: Flags, mut reader: Reader<'a>) -> Result<Self, DecodeError> {
         let body = match flags.kind {
             Type::String if !flags.chunked => return Ok(Body::Inline(reader.rest())),
@@ -231,6 +234,7 @@ pub fn expire_of(value: &[u8]) -> Result<u64, DecodeError> {
 }
 
 /// Redis' rule: a key still exists during the millisecond it expires at, and 0 is no expiry.
+#[inline]
 pub fn has_expired(expire_ms: u64, now_ms: u64) -> bool {
     expire_ms != 0 && now_ms > expire_ms
 }

@@ -25,6 +25,7 @@
 
 mod append;
 mod bounds;
+mod bytes;
 
 pub use append::{SCORE_LEN, VERSION_LEN, append_data, append_expiry, append_legacy, append_score};
 pub use bounds::{
@@ -32,6 +33,8 @@ pub use bounds::{
     metadata_key_of_expiry, prefix_end, slot_prefix, version_end, version_prefix,
     version_prefix_of,
 };
+
+pub use bytes::{Append, RowBytes};
 
 use crate::reader::Reader;
 use crate::slot::slot;

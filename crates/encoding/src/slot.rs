@@ -14,7 +14,7 @@ pub fn slot(key: &[u8]) -> u16 {
 }
 
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
-    let open = key.iter().position(|&byte| byte == b'{')?;
+    let open = memchr::memchr(b'{', key)?;
     let inside = &key[open + 1..];
     let close = inside.iter().position(|&byte| byte == b'}')?;
     // Only the first pair counts: `{}{tag}` has no tag, and is hashed whole.

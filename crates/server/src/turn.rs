@@ -167,8 +167,8 @@ impl Worker {
                 }
             }
         }
-        let mut request = call.request();
-        if !turn.held.try_extend(&mut request) {
+        let request = call.request();
+        if !turn.held.try_extend(&request) {
             return Step::NeedsLatches(request);
         }
         turn.txn.sample_time();

@@ -2,6 +2,7 @@
 //! row per element under that version.
 
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
+use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, FEW, Family, Rows};
 
 use crate::error::Result;
@@ -98,7 +99,7 @@ impl Collection {
     }
 
     /// The key of an element's row.
-    pub fn row_key(&self, sub: &[u8]) -> Vec<u8> {
+    pub fn row_key(&self, sub: &[u8]) -> RowBytes {
         self.key.data(self.version, sub)
     }
 
@@ -124,7 +125,7 @@ impl Collection {
     }
 
     /// The bounds of the elements' rows.
-    pub(crate) fn range(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn range(&self) -> (RowBytes, RowBytes) {
         self.key.version_range(self.version)
     }
 

@@ -25,6 +25,7 @@ impl Databases {
         self.indexes.len() as u32
     }
 
+    #[inline]
     pub fn index_of(&self, database: u32) -> u64 {
         self.indexes[database as usize].load(Ordering::Acquire)
     }

@@ -98,7 +98,7 @@ impl Store {
             };
             let mut request = Request::default();
             request.add(key, Mode::Exclusive);
-            if !held.try_extend(&mut request) {
+            if !held.try_extend(&request) {
                 skipped = skipped.or(Some(row));
                 continue;
             }

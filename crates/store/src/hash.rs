@@ -4,6 +4,7 @@
 mod tests;
 
 use cairn_encoding::metadata::CollectionKind;
+use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, Family, Rows};
 
 use crate::collection::Collection;
@@ -110,7 +111,7 @@ impl Hash {
 
     /// The values of several fields, to be read one after the other.
     pub fn values(&self, txn: &ReadTxn, fields: &[&[u8]]) -> Values {
-        let row_keys: Vec<Vec<u8>> = fields.iter().map(|field| self.0.row_key(field)).collect();
+        let row_keys: Vec<RowBytes> = fields.iter().map(|field| self.0.row_key(field)).collect();
         Values {
             rows: self.rows(txn),
             row_keys: row_keys.into_iter(),
@@ -127,7 +128,7 @@ impl Hash {
 /// and needs neither the transaction nor room for more than one of them.
 pub struct Values {
     rows: Rows,
-    row_keys: std::vec::IntoIter<Vec<u8>>,
+    row_keys: std::vec::IntoIter<RowBytes>,
 }
 
 impl Values {
@@ -148,7 +149,7 @@ impl Values {
         };
         self.rows.seek(&wanted);
         Ok(Some(match self.rows.next()? {
-            Some((row_key, value)) if row_key == wanted => Some(value),
+            Some((row_key, value)) if row_key == &*wanted => Some(value),
             _ => None,
         }))
     }

@@ -1,16 +1,17 @@
 //! A user's key in one database, with the bytes that all its rows begin with.
 
-use cairn_encoding::row;
+use cairn_encoding::row::{self, RowBytes};
 
 pub struct Key {
     /// The metadata row's key: the prefix of every other row.
-    prefix: Vec<u8>,
+    prefix: RowBytes,
     name_at: usize,
 }
 
 impl Key {
+    #[inline]
     pub fn new(index: u64, name: &[u8]) -> Key {
-        let mut prefix = Vec::with_capacity(row::PREFIX_HEAD + name.len() + 32);
+        let mut prefix = RowBytes::default();
         row::metadata_key(&mut prefix, index, name);
         Key {
             name_at: prefix.len() - name.len(),
@@ -22,41 +23,41 @@ impl Key {
         &self.prefix[self.name_at..]
     }
 
+    #[inline]
     pub fn metadata(&self) -> &[u8] {
         &self.prefix
     }
 
     /// The row of a sub-key: a hash's field, a set's member, a list's index, a string's chunk.
-    pub fn data(&self, version: u64, sub: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.prefix.len() + row::VERSION_LEN + sub.len());
+    pub fn data(&self, version: u64, sub: &[u8]) -> RowBytes {
+        let mut out = RowBytes::default();
         row::append_data(&mut out, &self.prefix, version, sub);
         out
     }
 
     /// The row of a member in score order.
-    pub fn score(&self, version: u64, score: f64, member: &[u8]) -> Vec<u8> {
-        let length = self.prefix.len() + row::VERSION_LEN + row::SCORE_LEN + member.len();
-        let mut out = Vec::with_capacity(length);
+    pub fn score(&self, version: u64, score: f64, member: &[u8]) -> RowBytes {
+        let mut out = RowBytes::default();
         row::append_score(&mut out, &self.prefix, version, score, member);
         out
     }
 
     /// The row that says when the key expires.
-    pub fn expiry(&self, at_ms: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.prefix.len() + 16);
+    pub fn expiry(&self, at_ms: u64) -> RowBytes {
+        let mut out = RowBytes::default();
         row::append_expiry(&mut out, &self.prefix, at_ms);
         out
     }
 
     /// The row of an old-format string.
-    pub fn legacy(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.prefix.len() + 1);
+    pub fn legacy(&self) -> RowBytes {
+        let mut out = RowBytes::default();
         row::append_legacy(&mut out, &self.prefix);
         out
     }
 
     /// The range that holds all rows of one version, of any family.
-    pub fn version_range(&self, version: u64) -> (Vec<u8>, Vec<u8>) {
+    pub fn version_range(&self, version: u64) -> (RowBytes, RowBytes) {
         let lower = self.data(version, b"");
         // Versions never reach u64::MAX, so the next one is never a carry away.
         let upper = self.data(version + 1, b"");

@@ -27,7 +27,7 @@ impl Store {
         if found.len() == limit
             && let Some((index, name)) = found.last()
         {
-            return Ok(Some(Key::new(*index, name).legacy()));
+            return Ok(Some(Key::new(*index, name).legacy().to_vec()));
         }
         if from.is_empty() {
             self.record_no_legacy()?;

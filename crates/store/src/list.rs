@@ -20,6 +20,7 @@ use std::ops::{ControlFlow, Range};
 use cairn_encoding::LIST_ORIGIN;
 use cairn_encoding::chunk::{decode_index_sub, index_sub};
 use cairn_encoding::metadata::{Body, Metadata, Type};
+use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, EngineError, Family, Rows};
 
 pub use edit::Place;
@@ -245,7 +246,7 @@ impl List {
         txn.put_metadata(&self.key, &metadata, self.expire_ms);
     }
 
-    fn row_key(&self, index: u64) -> Vec<u8> {
+    fn row_key(&self, index: u64) -> RowBytes {
         self.key.data(self.version, &index_sub(index))
     }
 }

@@ -37,10 +37,12 @@ impl<'t> Point<'t> {
     }
 
     /// What the key holds.
+    #[inline]
     pub fn find(self, name: &[u8]) -> Result<Option<Found<'t>>> {
         self.txn.find(&self.txn.key(name))
     }
 
+    #[inline]
     pub fn string(self, name: &[u8]) -> Result<Option<Str<'t>>> {
         Str::find(self.txn, name)
     }

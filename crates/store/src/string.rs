@@ -47,6 +47,7 @@ pub struct Str<'t> {
 
 impl<'t> Str<'t> {
     /// `None` if the key is absent; an error if it holds something else.
+    #[inline]
     pub fn find(txn: &'t ReadTxn, name: &[u8]) -> Result<Option<Str<'t>>> {
         let key = txn.key(name);
         let found = txn.find_kind(&key, Type::String)?;
@@ -81,6 +82,7 @@ impl<'t> Str<'t> {
     }
 
     /// The whole value, if it is in one piece.
+    #[inline]
     pub fn inline(&self) -> Option<&[u8]> {
         match self.found.shape {
             Shape::Inline { .. } => Some(self.found.inline()),
@@ -89,6 +91,7 @@ impl<'t> Str<'t> {
     }
 
     /// The same, to outlive the transaction.
+    #[inline]
     pub fn share_inline(&self) -> Option<Shared> {
         self.found.share_inline()
     }

@@ -45,6 +45,7 @@ impl Deref for Row<'_> {
 
 impl Row<'_> {
     /// The value from an offset on, to be kept; copied unless it lies in shared memory.
+    #[inline]
     pub fn share(&self, from: usize) -> Shared {
         match self {
             Row::Stored(Value::Kept(kept)) => {
@@ -103,6 +104,7 @@ pub struct Found<'t> {
 }
 
 impl Found<'_> {
+    #[inline]
     pub fn kind(&self) -> Type {
         match self.shape {
             Shape::Inline { .. } | Shape::Chunked { .. } => Type::String,
@@ -112,6 +114,7 @@ impl Found<'_> {
     }
 
     /// The value of an inline string; empty for everything else.
+    #[inline]
     pub fn inline(&self) -> &[u8] {
         match self.shape {
             Shape::Inline { at } => &self.row[at..],
@@ -120,6 +123,7 @@ impl Found<'_> {
     }
 
     /// The same, to be kept.
+    #[inline]
     pub fn share_inline(&self) -> Option<Shared> {
         match self.shape {
             Shape::Inline { at } => Some(self.row.share(at)),
@@ -145,6 +149,7 @@ impl Found<'_> {
         }
     }
 
+    #[inline]
     fn of_metadata(row: Row<'_>) -> Result<Found<'_>> {
         let metadata = Metadata::decode(&row)?;
         let shape = match metadata.body {
@@ -258,6 +263,7 @@ impl ReadTxn {
     }
 
     /// The index of any database as this transaction sees it.
+    #[inline]
     pub fn index_of(&self, database: u32) -> u64 {
         match &self.moved {
             Some(moved) => moved[database as usize],
@@ -265,16 +271,19 @@ impl ReadTxn {
         }
     }
 
+    #[inline]
     pub fn index(&self) -> u64 {
         self.index_of(self.database)
     }
 
+    #[inline]
     pub fn key(&self, name: &[u8]) -> Key {
         Key::new(self.index(), name)
     }
 
     /// To be called once per row in every walk (reads of single rows count by themselves): a command that
     /// goes far must not hold up the connections that share its thread.
+    #[inline]
     pub fn step(&self) -> Result<()> {
         match self.work_left.get() {
             None => Ok(()),
@@ -291,6 +300,7 @@ impl ReadTxn {
         self.work_left.get().is_none()
     }
 
+    #[inline]
     pub fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>> {
         self.step()?;
         if let Some(pending) = self.batch.get(family, key) {
@@ -344,6 +354,7 @@ impl ReadTxn {
     }
 
     /// The key's metadata, whether it has expired or not.
+    #[inline]
     pub fn find_even_expired(&self, key: &Key) -> Result<Option<Found<'_>>> {
         // Asked first: without a latch the last old string may be moved, and its end recorded, after the
         // metadata was read.
@@ -363,12 +374,14 @@ impl ReadTxn {
     }
 
     /// The key, if it exists and has not expired; for those whose question is not to be counted.
+    #[inline]
     pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.find_even_expired(key)?;
         Ok(found.filter(|found| !has_expired(found.expire_ms, self.now_ms)))
     }
 
     /// The key, if it exists and has not expired.
+    #[inline]
     pub fn find(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.peek(key)?;
         let mut lookups = self.lookups.get();
@@ -391,6 +404,7 @@ impl ReadTxn {
     }
 
     /// The key, if it exists; an error if it holds something else than `kind`.
+    #[inline]
     pub fn find_kind(&self, key: &Key, kind: Type) -> Result<Option<Found<'_>>> {
         match self.find(key)? {
             Some(found) if found.kind() != kind => Err(Error::WRONG_TYPE),
@@ -472,6 +486,7 @@ impl WriteTxn {
     }
 
     /// The same without a look at the clock, which follows when the latches are held.
+    #[inline]
     pub fn mark(&mut self, database: u32) {
         self.read.batch.savepoint();
         self.read.moved_before.clone_from(&self.read.moved);
@@ -485,6 +500,7 @@ impl WriteTxn {
 
     /// To be called when the latches are held: a key that others have seen expire by then must not be seen
     /// alive, and kept alive, with an earlier time.
+    #[inline]
     pub fn sample_time(&mut self) {
         self.read.now_ms = self.read.store.clock().now_ms();
     }
@@ -509,10 +525,12 @@ impl WriteTxn {
         }
     }
 
+    #[inline]
     pub fn pending(&self) -> &Batch {
         &self.read.batch
     }
 
+    #[inline]
     pub fn is_clean(&self) -> bool {
         self.read.batch.is_empty()
     }
@@ -533,6 +551,7 @@ impl WriteTxn {
         self.staged.push(staged);
     }
 
+    #[inline]
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
         self.read.batch.put(family, key, value);
     }

@@ -63,9 +63,9 @@ impl<'t> Walks<'t> {
             Some(shared) => {
                 let (lower, upper) = collection.range();
                 ElementRows::Shared {
-                    next: lower.clone(),
-                    lower,
-                    upper,
+                    next: lower.to_vec(),
+                    lower: lower.to_vec(),
+                    upper: upper.to_vec(),
                     shared: shared.clone(),
                 }
             }

@@ -25,6 +25,7 @@ mod tests;
 
 use cairn_encoding::metadata::CollectionKind;
 use cairn_encoding::{row, score};
+use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, Family, Rows};
 
 use crate::collection::Collection;
@@ -144,7 +145,7 @@ impl Zset {
         }
     }
 
-    fn score_key(&self, score: f64, member: &[u8]) -> Vec<u8> {
+    fn score_key(&self, score: f64, member: &[u8]) -> RowBytes {
         self.0.key().score(self.0.version(), score, member)
     }
 

@@ -19,6 +19,7 @@ impl Flags {
         MARKER | chunked | self.kind as u8
     }
 
+    #[inline]
     pub fn decode(flags: u8) -> Result<Flags, DecodeError> {
         if flags & MARKER == 0 {
             return Err(DecodeError::UnmarkedFlags { flags });

@@ -4,7 +4,7 @@
 //! a row from there. What follows the metadata key is written by the `*_tail` functions, through which
 //! [`RowKey`](super::RowKey) encodes too.
 
-use super::{LEGACY_STRING, expiry_prefix};
+use super::{Append, LEGACY_STRING, expiry_prefix};
 use crate::score;
 
 /// Length of a version in a row's key.
@@ -13,48 +13,46 @@ pub const VERSION_LEN: usize = 8;
 pub const SCORE_LEN: usize = 8;
 
 /// A row of `data`; with an empty `sub`, the bounds of the version.
-pub fn append_data(out: &mut Vec<u8>, metadata_key: &[u8], version: u64, sub: &[u8]) {
-    out.reserve(metadata_key.len() + VERSION_LEN + sub.len());
-    out.extend_from_slice(metadata_key);
+pub fn append_data(out: &mut impl Append, metadata_key: &[u8], version: u64, sub: &[u8]) {
+    out.append(metadata_key);
     data_tail(out, version, sub);
 }
 
 /// A row of `zset_score`.
 pub fn append_score(
-    out: &mut Vec<u8>,
+    out: &mut impl Append,
     metadata_key: &[u8],
     version: u64,
     score: f64,
     member: &[u8],
 ) {
-    out.reserve(metadata_key.len() + VERSION_LEN + SCORE_LEN + member.len());
-    out.extend_from_slice(metadata_key);
+    out.append(metadata_key);
     score_tail(out, version, score, member);
 }
 
 /// A row of `expiry`.
-pub fn append_expiry(out: &mut Vec<u8>, metadata_key: &[u8], at_ms: u64) {
+pub fn append_expiry(out: &mut impl Append, metadata_key: &[u8], at_ms: u64) {
     expiry_prefix(out, at_ms);
-    out.extend_from_slice(metadata_key);
+    out.append(metadata_key);
 }
 
 /// A string of the old format, in `data`.
-pub fn append_legacy(out: &mut Vec<u8>, metadata_key: &[u8]) {
-    out.extend_from_slice(metadata_key);
+pub fn append_legacy(out: &mut impl Append, metadata_key: &[u8]) {
+    out.append(metadata_key);
     legacy_tail(out);
 }
 
-pub(super) fn data_tail(out: &mut Vec<u8>, version: u64, sub: &[u8]) {
-    out.extend_from_slice(&version.to_be_bytes());
-    out.extend_from_slice(sub);
+pub(super) fn data_tail(out: &mut impl Append, version: u64, sub: &[u8]) {
+    out.append(&version.to_be_bytes());
+    out.append(sub);
 }
 
-pub(super) fn score_tail(out: &mut Vec<u8>, version: u64, score: f64, member: &[u8]) {
-    out.extend_from_slice(&version.to_be_bytes());
-    out.extend_from_slice(&score::encode(score));
-    out.extend_from_slice(member);
+pub(super) fn score_tail(out: &mut impl Append, version: u64, score: f64, member: &[u8]) {
+    out.append(&version.to_be_bytes());
+    out.append(&score::encode(score));
+    out.append(member);
 }
 
-pub(super) fn legacy_tail(out: &mut Vec<u8>) {
-    out.push(LEGACY_STRING);
+pub(super) fn legacy_tail(out: &mut impl Append) {
+    out.append(&[LEGACY_STRING]);
 }

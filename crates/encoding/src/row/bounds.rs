@@ -12,30 +12,44 @@
 //! ```
 //!
 //! The rows of a range are those from its prefix up to, and without, [`prefix_end`] of it. All of these
-//! append to the caller's buffer, and [`RowKey`](super::RowKey) encodes through them: there is no second
-//! place where these fields are written.
+//! append to the caller's buffer, and [`RowKey`](super::RowKey) encodes through them.
 
-use super::append::{VERSION_LEN, data_tail};
-use super::read_key;
+use super::append::data_tail;
+use super::{Append, read_key};
 use crate::reader::Reader;
 use crate::slot::slot;
 use crate::{DecodeError, KEYSPACE_ID};
 
 /// The prefix without the key.
-pub const PREFIX_HEAD: usize = 8 + 8 + 2 + 4;
+pub const PREFIX_HEAD: usize = SLOT_END + 4;
+const INDEX_END: usize = 8 + 8;
+const SLOT_END: usize = INDEX_END + 2;
 /// An expiry row without the metadata key.
 pub(super) const EXPIRY_HEAD: usize = 8 + 8;
 
+/// Everything before the key. There is no second place where these fields are written.
+#[inline]
+fn head(index: u64, slot: u16, key_len: u32) -> [u8; PREFIX_HEAD] {
+    let mut head = [0; PREFIX_HEAD];
+    head[..INDEX_END].copy_from_slice(&concat(KEYSPACE_ID, index));
+    head[INDEX_END..SLOT_END].copy_from_slice(&slot.to_be_bytes());
+    head[SLOT_END..].copy_from_slice(&key_len.to_be_bytes());
+    head
+}
+
+#[inline]
+fn concat(a: u64, b: u64) -> [u8; 16] {
+    (u128::from(a) << 64 | u128::from(b)).to_be_bytes()
+}
+
 /// Bounds the rows of one database.
-pub fn index_prefix(out: &mut Vec<u8>, index: u64) {
-    out.extend_from_slice(&KEYSPACE_ID.to_be_bytes());
-    out.extend_from_slice(&index.to_be_bytes());
+pub fn index_prefix(out: &mut impl Append, index: u64) {
+    out.append(&head(index, 0, 0)[..INDEX_END]);
 }
 
 /// Bounds the rows of one slot in one database.
-pub fn slot_prefix(out: &mut Vec<u8>, index: u64, slot: u16) {
-    index_prefix(out, index);
-    out.extend_from_slice(&slot.to_be_bytes());
+pub fn slot_prefix(out: &mut impl Append, index: u64, slot: u16) {
+    out.append(&head(index, slot, 0)[..SLOT_END]);
 }
 
 /// The key's metadata row itself, and the bounds of everything stored about the key.
@@ -43,12 +57,11 @@ pub fn slot_prefix(out: &mut Vec<u8>, index: u64, slot: u16) {
 /// # Panics
 ///
 /// If the key is longer than `u32::MAX` bytes.
-pub fn metadata_key(out: &mut Vec<u8>, index: u64, key: &[u8]) {
+#[inline]
+pub fn metadata_key(out: &mut impl Append, index: u64, key: &[u8]) {
     let length = u32::try_from(key.len()).expect("a key has at most u32::MAX bytes");
-    out.reserve(PREFIX_HEAD + key.len());
-    slot_prefix(out, index, slot(key));
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(key);
+    out.append(&head(index, slot(key), length));
+    out.append(key);
 }
 
 /// Bounds the rows of one version of a key, in `data` as in `zset_score`.
@@ -56,16 +69,14 @@ pub fn metadata_key(out: &mut Vec<u8>, index: u64, key: &[u8]) {
 /// # Panics
 ///
 /// If the key is longer than `u32::MAX` bytes.
-pub fn version_prefix(out: &mut Vec<u8>, index: u64, key: &[u8], version: u64) {
-    out.reserve(PREFIX_HEAD + key.len() + VERSION_LEN);
+pub fn version_prefix(out: &mut impl Append, index: u64, key: &[u8], version: u64) {
     metadata_key(out, index, key);
     data_tail(out, version, b"");
 }
 
 /// Bounds the expiry rows of one millisecond, and from below those of all later ones.
-pub fn expiry_prefix(out: &mut Vec<u8>, at_ms: u64) {
-    out.extend_from_slice(&KEYSPACE_ID.to_be_bytes());
-    out.extend_from_slice(&at_ms.to_be_bytes());
+pub fn expiry_prefix(out: &mut impl Append, at_ms: u64) {
+    out.append(&concat(KEYSPACE_ID, at_ms));
 }
 
 /// The smallest byte string greater than every string that starts with `prefix`; None if there is none,
@@ -83,7 +94,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 /// So it finds the cut and checks nothing else; decoding the row does.
 pub fn metadata_key_of(row: &[u8]) -> Result<&[u8], DecodeError> {
     let mut reader = Reader::new("row prefix", row);
-    reader.bytes("keyspace_id, index_id and slot", 8 + 8 + 2)?;
+    reader.bytes("keyspace_id, index_id and slot", SLOT_END)?;
     read_key(&mut reader)?;
     Ok(&row[..reader.offset()])
 }

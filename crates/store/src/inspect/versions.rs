@@ -189,9 +189,9 @@ impl<S: RowSource> Subject<'_, S> {
         if let Some(Body::List { head, .. }) = life.body_of(version)
             && chunk::decode_index_sub(sub).is_ok_and(|index| index < *head)
         {
-            return Some(self.key.data(version, &chunk::index_sub(*head)));
+            return Some(self.key.data(version, &chunk::index_sub(*head)).to_vec());
         }
-        Some(self.key.data(version.checked_add(1)?, b""))
+        Some(self.key.data(version.checked_add(1)?, b"").to_vec())
     }
 
     fn print_section(&self, page: &mut Page, family: Family, life: &Life<'_>, section: Section) {

@@ -27,7 +27,7 @@ pub(super) struct Cursor {
 
 impl Cursor {
     pub(super) fn new(walks: &Walks<'_>, set: &Set) -> Self {
-        let jump = set.0.row_key(b"");
+        let jump = set.0.row_key(b"").to_vec();
         Cursor {
             rows: walks.open(&set.0),
             place: Place::BeforeFirst,

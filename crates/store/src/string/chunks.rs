@@ -66,7 +66,7 @@ pub(super) struct Cursor {
 impl Cursor {
     pub(super) fn new(key: &Key, version: u64, range: Range<u64>) -> Cursor {
         Cursor {
-            prefix: key.data(version, b""),
+            prefix: key.data(version, b"").to_vec(),
             position: range.start,
             end: range.end,
             ahead: None,

@@ -88,7 +88,7 @@ impl Strings {
             let legacy_key = key.legacy();
             self.data.seek(&legacy_key);
             if let Some((row_key, value)) = self.data.next()?
-                && row_key == legacy_key
+                && row_key == &*legacy_key
             {
                 let legacy = LegacyString::decode(value)?;
                 if !has_expired(legacy.expire_ms, self.now_ms) {

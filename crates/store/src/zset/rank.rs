@@ -35,7 +35,7 @@ impl Zset {
         let key = self.score_key(score, member);
         let Span { lower, upper } = self.whole();
         let before = match direction {
-            Direction::Forward => Span::new(lower, key),
+            Direction::Forward => Span::new(lower, key.to_vec()),
             Direction::Backward => Span::new(successor(&key), upper),
         };
         self.count(txn, &before).map(Some)

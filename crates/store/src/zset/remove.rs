@@ -114,7 +114,7 @@ impl Zset {
             let from = self.0.row_key(from);
             match direction {
                 Direction::Forward => span.lower = successor(&from),
-                Direction::Backward => span.upper = from,
+                Direction::Backward => span.upper = from.to_vec(),
             }
         }
         let mut rows = self.rows(txn, &span, direction);

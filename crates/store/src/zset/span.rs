@@ -175,7 +175,9 @@ impl Zset {
             (LexBound::Lowest, _) => self.before_score(score),
             (LexBound::Highest, _) => self.after_score(score),
             (LexBound::Included(member), Side::Lower)
-            | (LexBound::Excluded(member), Side::Upper) => self.score_key(score, member),
+            | (LexBound::Excluded(member), Side::Upper) => {
+                self.score_key(score, member).to_vec()
+            }
             (LexBound::Included(member), Side::Upper)
             | (LexBound::Excluded(member), Side::Lower) => {
                 successor(&self.score_key(score, member))
@@ -232,13 +234,13 @@ impl Zset {
 
     /// Below every row of this score.
     fn before_score(&self, score: f64) -> Vec<u8> {
-        self.0.row_key(&score::encode(score))
+        self.0.row_key(&score::encode(score)).to_vec()
     }
 
     /// Above every row of this score. What lies above infinity is not a score, and not this module's.
     fn after_score(&self, score: f64) -> Vec<u8> {
         let next = u64::from_be_bytes(score::encode(score)) + 1;
-        self.0.row_key(&next.to_be_bytes())
+        self.0.row_key(&next.to_be_bytes()).to_vec()
     }
 }
 

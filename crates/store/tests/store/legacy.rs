@@ -346,7 +346,7 @@ fn many_old(count: usize) -> (Fixture, Vec<String>) {
         }
     });
     fixture.restart();
-    names.sort_by_key(|name| fixture.read(|txn| txn.key(name.as_bytes()).legacy()));
+    names.sort_by_key(|name| fixture.read(|txn| txn.key(name.as_bytes()).legacy().to_vec()));
     (fixture, names)
 }
 
