@@ -71,15 +71,25 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.header(b'$', bytes.len());
+        self.bulk_header(bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
     /// Announces a bulk of `len` bytes, which the caller then appends to [`bytes`](Self::bytes), with the
     /// line break that ends it.
+    #[inline]
     pub fn bulk_header(&mut self, len: usize) {
-        self.header(b'$', len);
+        // Nearly all are as short as this.
+        match len {
+            0..10 => self.out.extend_from_slice(&[b'$', digit(len), b'\r', b'\n']),
+            10..100 => {
+                let (tens, ones) = (digit(len / 10), digit(len % 10));
+                self.out
+                    .extend_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
+            }
+            _ => self.header(b'$', len),
+        }
     }
 
     /// The buffer itself, for what is encoded already.
@@ -222,12 +232,18 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
     fn header(&mut self, kind: u8, number: impl itoa::Integer) {
         self.out.push(kind);
         let mut digits = itoa::Buffer::new();
         self.out.extend_from_slice(digits.format(number).as_bytes());
         self.out.extend_from_slice(b"\r\n");
     }
+}
+
+#[inline]
+fn digit(number: usize) -> u8 {
+    b'0' + number as u8
 }
 
 fn is_line_break(byte: u8) -> bool {

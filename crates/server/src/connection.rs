@@ -26,6 +26,8 @@ use crate::turn::{self, Call, Outcome, Step, Worker};
 const READ_SIZE: usize = 16 * 1024;
 /// What an idle connection may keep of its buffers.
 const KEPT_BUFFER: usize = 64 * 1024;
+/// The same of its list of pending replies.
+const KEPT_PENDING: usize = 256;
 /// The most commands that one gulp runs before their replies are sent.
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
@@ -327,13 +329,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// rested on it are replaced by the reason.
     async fn settle(&mut self) {
         self.gulp.commands = 0;
-        let pending = std::mem::take(&mut self.gulp.pending);
         let mut failures = Vec::new();
-        for PendingReply { place, outcome } in pending {
+        for PendingReply { place, outcome } in &self.gulp.pending {
             if let (Err(reason), Some(place)) = (outcome.wait().await, place) {
-                failures.push((place, reason));
+                failures.push((place.clone(), reason));
             }
         }
+        self.gulp.pending.clear();
+        self.gulp.pending.shrink_to(KEPT_PENDING);
         if failures.is_empty() {
             return;
         }

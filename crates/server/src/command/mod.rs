@@ -30,7 +30,6 @@ use std::sync::LazyLock;
 
 use cairn_resp::Reply;
 use cairn_store::{Error, Point, ReadTxn, Result, WriteTxn};
-use rustc_hash::FxHashMap;
 
 pub use args::Args;
 pub use flags::{Flag, Flags};
@@ -293,22 +292,46 @@ pub fn by_number(number: usize) -> Option<&'static Command> {
     BY_NUMBER.get(number).copied()
 }
 
-/// The longest name there is room for when it is folded to lower case.
-const LONGEST_NAME: usize = 32;
-
-static BY_NAME: LazyLock<FxHashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
-    all()
-        .map(|command| (command.name.as_bytes(), command))
-        .collect()
+/// The commands by a hash of their names: each stands at the first place from its own on that is free.
+/// There are so many places that nearly every command has its own.
+static BY_NAME: LazyLock<[Option<&'static Command>; PLACES]> = LazyLock::new(|| {
+    let mut table = [None; PLACES];
+    for command in all() {
+        let free = places_of(command.name.as_bytes()).find(|place| table[*place].is_none());
+        table[free.expect("more places than commands")] = Some(command);
+    }
+    table
 });
+
+const PLACES: usize = 4096;
+
+/// Where a command of this name is looked for, one place after the other.
+#[inline]
+fn places_of(name: &[u8]) -> impl Iterator<Item = usize> {
+    // Sets the bit that tells lower case from upper; what else it confuses, the comparison tells apart.
+    let hash = name.iter().fold(0, |hash: u32, byte| {
+        (hash.rotate_left(5) ^ u32::from(byte | 0x20)).wrapping_mul(0x9e37_79b9)
+    });
+    let first = (hash >> 20) as usize;
+    (0..PLACES).map(move |distance| (first + distance) % PLACES)
+}
+
+/// Longer than any command's.
+const TOO_LONG_NAME: usize = 32;
 
 /// Finds a command by its name in any case; allocates nothing.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut folded = [0; LONGEST_NAME];
-    let folded = folded.get_mut(..name.len())?;
-    folded.copy_from_slice(name);
-    folded.make_ascii_lowercase();
-    BY_NAME.get(&*folded).copied()
+    if name.len() >= TOO_LONG_NAME {
+        return None;
+    }
+    let table = &*BY_NAME;
+    for place in places_of(name) {
+        let command = table[place]?;
+        if name.eq_ignore_ascii_case(command.name.as_bytes()) {
+            return Some(command);
+        }
+    }
+    None
 }
 
 impl Command {
