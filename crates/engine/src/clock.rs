@@ -76,6 +76,11 @@ impl Clock {
     /// Now, in milliseconds: the wall clock, or the largest timestamp so far if that is later.
     pub fn now_ms(&self) -> u64 {
         let wall = self.source.micros() / 1000;
+        // Nearly always it is still the same millisecond: threads that only look share the cache line.
+        let largest = self.timestamp_ms.load(Ordering::SeqCst);
+        if wall <= largest {
+            return largest;
+        }
         self.timestamp_ms
             .fetch_max(wall, Ordering::SeqCst)
             .max(wall)
