@@ -205,6 +205,7 @@ impl<'a> Body<'a> {
         Ok(body)
     }
 
+    #[inline]
     fn read_collection(kind: CollectionKind, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Body::Collection {
             kind,

@@ -10,6 +10,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub fn new(layout: &'static str, bytes: &'a [u8]) -> Self {
         Reader {
             layout,
@@ -22,26 +23,32 @@ impl<'a> Reader<'a> {
         self.layout
     }
 
+    #[inline]
     pub fn offset(&self) -> usize {
         self.total - self.rest.len()
     }
 
+    #[inline]
     pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         self.array(field).map(u8::from_be_bytes)
     }
 
+    #[inline]
     pub fn u16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         self.array(field).map(u16::from_be_bytes)
     }
 
+    #[inline]
     pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         self.array(field).map(u32::from_be_bytes)
     }
 
+    #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         self.array(field).map(u64::from_be_bytes)
     }
 
+    #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.truncated(field, N));
@@ -50,6 +57,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
+    #[inline]
     pub fn bytes(&mut self, field: &'static str, length: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.rest.split_at_checked(length) else {
             return Err(self.truncated(field, length));
@@ -59,6 +67,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All that is left, for a last field of variable length.
+    #[inline]
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -69,6 +78,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Must be called by every layout whose last field has a fixed length.
+    #[inline]
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             return Ok(());

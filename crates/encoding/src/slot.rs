@@ -28,11 +28,9 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 fn crc16(bytes: &[u8]) -> u16 {
     let (blocks, tail) = bytes.as_chunks::<8>();
     let crc = blocks.iter().fold(0, |crc: u16, block| {
-        let mut block = *block;
-        block[0] ^= (crc >> 8) as u8;
-        block[1] ^= crc as u8;
-        let contributions = block.iter().zip(CRC_BY_PLACE.iter().rev());
-        contributions.fold(0, |sum, (&byte, crc_of)| sum ^ crc_of[usize::from(byte)])
+        let block = u64::from_le_bytes(*block) ^ u64::from(crc.swap_bytes());
+        let byte = |at: usize| usize::from((block >> (8 * at)) as u8);
+        (0..8).fold(0, |sum, at| sum ^ CRC_BY_PLACE[7 - at][byte(at)])
     });
     tail.iter().fold(crc, |crc, &byte| {
         (crc << 8) ^ CRC_BY_PLACE[0][usize::from((crc >> 8) as u8 ^ byte)]

@@ -26,6 +26,9 @@ use crate::number::parse_i64;
 /// What follows a count's digits and a payload, unseen.
 const LINE_END: usize = 2;
 
+/// A count of one digit, as nearly all are, with its star and its line end.
+const SHORT_COUNT: usize = 4;
+
 /// Before AUTH a client has no reason to send more than this, and may be anyone.
 const UNAUTHENTICATED_MULTIBULK: usize = 10;
 const UNAUTHENTICATED_BULK_LEN: usize = 16 * 1024;
@@ -148,7 +151,21 @@ impl Parser {
     }
 
     /// Reads `*<count>`; false if its line has yet to end.
+    #[inline]
     fn multibulk_count(&mut self, buf: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
+        if let [b'*', digit @ b'1'..=b'9', b'\r', _, ..] = *buf
+            && limits.max_inline >= SHORT_COUNT
+            && usize::from(digit - b'0') <= limits.max_multibulk
+        {
+            self.pending = usize::from(digit - b'0');
+            self.enter(Stage::Header, SHORT_COUNT);
+            return Ok(true);
+        }
+        self.long_multibulk_count(buf, limits)
+    }
+
+    /// The same for any number.
+    fn long_multibulk_count(&mut self, buf: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         let invalid = ProtocolError::InvalidMultibulkLength;
         let too_big = ProtocolError::TooBigMultibulkCount;
         let Some(line) = self.count_line(buf, limits, too_big)? else {
@@ -196,6 +213,7 @@ impl Parser {
     }
 
     /// Reads `$<length>`; none if its line has yet to end.
+    #[inline]
     fn bulk_header(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         if let Some((len, header)) = short_header(&buf[self.at..])
             && len <= limits.max_bulk_len
@@ -262,6 +280,7 @@ impl Parser {
         }
     }
 
+    #[inline]
     fn enter(&mut self, stage: Stage, at: usize) {
         self.stage = stage;
         self.at = at;

@@ -43,7 +43,7 @@ impl<'t> Point<'t> {
     }
 
     #[inline]
-    pub fn string(self, name: &[u8]) -> Result<Option<Str<'t>>> {
+    pub fn string(self, name: &'t [u8]) -> Result<Option<Str<'t>>> {
         Str::find(self.txn, name)
     }
 

@@ -41,25 +41,23 @@ pub enum Expiry {
 
 /// A string that exists.
 pub struct Str<'t> {
-    key: Key,
+    name: &'t [u8],
     found: Found<'t>,
 }
 
 impl<'t> Str<'t> {
     /// `None` if the key is absent; an error if it holds something else.
     #[inline]
-    pub fn find(txn: &'t ReadTxn, name: &[u8]) -> Result<Option<Str<'t>>> {
-        let key = txn.key(name);
-        let found = txn.find_kind(&key, Type::String)?;
-        Ok(found.map(|found| Str { key, found }))
+    pub fn find(txn: &'t ReadTxn, name: &'t [u8]) -> Result<Option<Str<'t>>> {
+        let found = txn.find_kind(&txn.key(name), Type::String)?;
+        Ok(found.map(|found| Str { name, found }))
     }
 
     /// `None` also if the key holds something else.
-    pub fn find_only(txn: &'t ReadTxn, name: &[u8]) -> Result<Option<Str<'t>>> {
-        let key = txn.key(name);
-        let found = txn.find(&key)?;
+    pub fn find_only(txn: &'t ReadTxn, name: &'t [u8]) -> Result<Option<Str<'t>>> {
+        let found = txn.find(&txn.key(name))?;
         let found = found.filter(|found| found.kind() == Type::String);
-        Ok(found.map(|found| Str { key, found }))
+        Ok(found.map(|found| Str { name, found }))
     }
 
     pub fn len(&self) -> u64 {
@@ -71,10 +69,6 @@ impl<'t> Str<'t> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    pub fn key(&self) -> &Key {
-        &self.key
     }
 
     pub fn stamp(&self) -> Stamp {
@@ -106,7 +100,7 @@ impl<'t> Str<'t> {
         let Shape::Chunked { version, .. } = self.found.shape else {
             return None;
         };
-        Some(Chunks::open(txn, &self.key, version, range))
+        Some(Chunks::open(txn, &txn.key(self.name), version, range))
     }
 
     /// The bytes in `[start, end)`, which must lie inside the value, in memory.
@@ -115,7 +109,7 @@ impl<'t> Str<'t> {
             return Ok(self.found.inline()[start as usize..end as usize].to_vec());
         };
         let mut out = Vec::with_capacity((end - start) as usize);
-        let mut chunks = Chunks::open(txn, &self.key, version, start..end);
+        let mut chunks = Chunks::open(txn, &txn.key(self.name), version, start..end);
         while chunks.append_next(&mut out)? {
             txn.step()?;
         }

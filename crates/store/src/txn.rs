@@ -362,9 +362,14 @@ impl ReadTxn {
         if let Some(row) = self.row(Family::Metadata, key.metadata())? {
             return Found::of_metadata(row).map(Some);
         }
-        if !may_have_legacy {
-            return Ok(None);
+        if may_have_legacy {
+            return self.find_legacy(key);
         }
+        Ok(None)
+    }
+
+    #[cold]
+    fn find_legacy(&self, key: &Key) -> Result<Option<Found<'_>>> {
         if let Some(row) = self.row(Family::Data, &key.legacy())? {
             return Found::of_legacy(row).map(Some);
         }

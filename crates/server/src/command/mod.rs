@@ -292,46 +292,47 @@ pub fn by_number(number: usize) -> Option<&'static Command> {
     BY_NUMBER.get(number).copied()
 }
 
-/// The commands by a hash of their names: each stands at the first place from its own on that is free.
-/// There are so many places that nearly every command has its own.
-static BY_NAME: LazyLock<[Option<&'static Command>; PLACES]> = LazyLock::new(|| {
-    let mut table = [None; PLACES];
+/// The commands by some letters of their names, few in each place.
+static BY_NAME: LazyLock<Vec<Vec<Named>>> = LazyLock::new(|| {
+    let mut table: Vec<Vec<Named>> = (0..PLACES).map(|_| Vec::new()).collect();
     for command in all() {
-        let free = places_of(command.name.as_bytes()).find(|place| table[*place].is_none());
-        table[free.expect("more places than commands")] = Some(command);
+        let upper = command.name.to_ascii_uppercase();
+        table[place_of(command.name.as_bytes())].push(Named { upper, command });
     }
     table
 });
 
-const PLACES: usize = 4096;
-
-/// Where a command of this name is looked for, one place after the other.
-#[inline]
-fn places_of(name: &[u8]) -> impl Iterator<Item = usize> {
-    // Sets the bit that tells lower case from upper; what else it confuses, the comparison tells apart.
-    let hash = name.iter().fold(0, |hash: u32, byte| {
-        (hash.rotate_left(5) ^ u32::from(byte | 0x20)).wrapping_mul(0x9e37_79b9)
-    });
-    let first = (hash >> 20) as usize;
-    (0..PLACES).map(move |distance| (first + distance) % PLACES)
+struct Named {
+    upper: String,
+    command: &'static Command,
 }
 
-/// Longer than any command's.
-const TOO_LONG_NAME: usize = 32;
+impl Named {
+    /// Clients write names in one case or the other, seldom in both.
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        name == self.upper.as_bytes() || name.eq_ignore_ascii_case(self.command.name.as_bytes())
+    }
+}
+
+const PLACES: usize = 4096;
+
+/// Where a command of this name stands, in whatever case it is written.
+#[inline]
+fn place_of(name: &[u8]) -> usize {
+    let letter = |byte: Option<&u8>| byte.map_or(0, |byte| u32::from(byte & 0x1f));
+    let letters = letter(name.first())
+        | letter(name.get(1)) << 5
+        | letter(name.get(2)) << 10
+        | letter(name.last()) << 15;
+    let hash = (letters | (name.len() as u32) << 20).wrapping_mul(0x9e37_79b9);
+    (hash >> 20) as usize
+}
 
 /// Finds a command by its name in any case; allocates nothing.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    if name.len() >= TOO_LONG_NAME {
-        return None;
-    }
-    let table = &*BY_NAME;
-    for place in places_of(name) {
-        let command = table[place]?;
-        if name.eq_ignore_ascii_case(command.name.as_bytes()) {
-            return Some(command);
-        }
-    }
-    None
+    let here = BY_NAME[place_of(name)].iter();
+    here.filter(|named| named.is(name)).map(|named| named.command).next()
 }
 
 impl Command {

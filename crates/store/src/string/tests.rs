@@ -206,7 +206,7 @@ fn check(txn: &ReadTxn, name: &[u8], expected: Option<&(Option<Vec<u8>>, u64)>) 
     assert_eq!(string.stamp().expire_ms, *expire_ms);
     if *expire_ms != 0 {
         assert!(
-            txn.has_row(Family::Expiry, &string.key().expiry(*expire_ms))
+            txn.has_row(Family::Expiry, &txn.key(name).expiry(*expire_ms))
                 .unwrap()
         );
     }

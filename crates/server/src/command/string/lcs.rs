@@ -47,7 +47,7 @@ pub fn lcs(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 }
 
 /// Looks a key up; another type than a string has an error of its own here.
-fn find<'t>(txn: &'t ReadTxn, name: &[u8]) -> Result<Option<Str<'t>>> {
+fn find<'t>(txn: &'t ReadTxn, name: &'t [u8]) -> Result<Option<Str<'t>>> {
     match Str::find(txn, name) {
         Err(Error::Reply(_)) => Err(NOT_STRINGS),
         found => found,
