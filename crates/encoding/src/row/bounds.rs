@@ -14,7 +14,7 @@
 //! The rows of a range are those from its prefix up to, and without, [`prefix_end`] of it. All of these
 //! append to the caller's buffer, and [`RowKey`](super::RowKey) encodes through them.
 
-use super::append::data_tail;
+use super::append::{VERSION_LEN, data_tail};
 use super::{Append, read_key};
 use crate::reader::Reader;
 use crate::slot::slot;
