@@ -28,7 +28,7 @@ use crate::row::Row;
 use crate::rows::{Direction, Overlay, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::whole::Cursor;
-use crate::young::{Beneath, Known, Load, WalkedRange, Young};
+use crate::young::{Beneath, Fetch, Known, Load, WalkedRange, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -43,12 +43,14 @@ pub struct Kept(Row);
 
 impl Kept {
     /// None if the row says that there is none.
+    #[inline]
     fn of(row: Row) -> Option<Kept> {
         row.value().is_some().then_some(Kept(row))
     }
 
     /// Bytes that hold the value, and where in them it begins.
-    pub fn share(&self) -> (Arc<[u8]>, usize) {
+    #[inline]
+    pub fn share(self) -> (Arc<[u8]>, usize) {
         self.0.share()
     }
 }
@@ -376,15 +378,19 @@ impl Engine {
         &self.path
     }
 
+    #[inline]
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
         match self.young.get(family, key) {
             Known::Row(row) => Ok(Kept::of(row).map(Value::Kept)),
-            Known::Below(fetch) => {
-                let stored = self.database.get(family, key)?;
-                self.young.keep(fetch, family, key, stored.as_deref());
-                Ok(stored.map(Value::Stored))
-            }
+            Known::Below(fetch) => self.fetch(fetch, family, key),
         }
+    }
+
+    /// Asks RocksDB, and keeps the answer for those who come next.
+    fn fetch(&self, fetch: Fetch, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+        let stored = self.database.get(family, key)?;
+        self.young.keep(fetch, family, key, stored.as_deref());
+        Ok(stored.map(Value::Stored))
     }
 
     /// The same for background work: what it fetches is not kept in memory, where it would push out what
@@ -400,6 +406,7 @@ impl Engine {
     }
 
     /// The row if it is in memory, or known to be absent; RocksDB is not asked.
+    #[inline]
     pub fn get_in_memory(&self, family: Family, key: &[u8]) -> Option<Option<Kept>> {
         match self.young.get(family, key) {
             Known::Row(row) => Some(Kept::of(row)),

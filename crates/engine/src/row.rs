@@ -94,8 +94,10 @@ impl Row {
     }
 
     /// The bytes that hold the row, and where its value begins.
-    pub(crate) fn share(&self) -> (Arc<[u8]>, usize) {
-        (self.0.clone(), self.value_at())
+    #[inline]
+    pub(crate) fn share(self) -> (Arc<[u8]>, usize) {
+        let value_at = self.value_at();
+        (self.0, value_at)
     }
 
     /// How many bytes it takes.

@@ -82,7 +82,9 @@ impl<'a> Writer<'a> {
     pub fn bulk_header(&mut self, len: usize) {
         // Nearly all are as short as this.
         match len {
-            0..10 => self.out.extend_from_slice(&[b'$', digit(len), b'\r', b'\n']),
+            0..10 => self
+                .out
+                .extend_from_slice(&[b'$', digit(len), b'\r', b'\n']),
             10..100 => {
                 let (tens, ones) = (digit(len / 10), digit(len % 10));
                 self.out

@@ -103,17 +103,23 @@ impl List {
         Ok(row.ok_or_else(missing)?)
     }
 
-    /// The elements at these positions, if all of them are in memory: without a walk.
-    pub fn in_memory(&self, txn: &ReadTxn, positions: Range<u64>) -> Option<Vec<Shared>> {
+    /// What `make` makes of the elements at these positions, if all of them are in memory: without a walk.
+    pub fn in_memory<T>(
+        &self,
+        txn: &ReadTxn,
+        positions: Range<u64>,
+        make: impl Fn(Shared) -> T,
+    ) -> Option<Vec<T>> {
         let mut row_key = self.row_key(0);
         let index_at = self.key.sub_offset();
-        let elements = positions.map(|position| {
+        let mut elements = Vec::with_capacity((positions.end - positions.start) as usize);
+        for position in positions {
             let index = index_sub(self.head + position);
             row_key[index_at..].copy_from_slice(&index);
             let row = txn.row_in_memory(Family::Data, &row_key)?;
-            Some(row.share(0))
-        });
-        elements.collect()
+            elements.push(make(row.share(0)));
+        }
+        Some(elements)
     }
 
     /// Replaces the element at a position, which must lie inside the list.

@@ -84,9 +84,13 @@ impl<'t> Str<'t> {
         }
     }
 
-    /// The same, to outlive the transaction.
+    pub fn is_inline(&self) -> bool {
+        matches!(self.found.shape, Shape::Inline { .. })
+    }
+
+    /// The same as [`Str::inline`], to outlive the transaction.
     #[inline]
-    pub fn share_inline(&self) -> Option<Shared> {
+    pub fn share_inline(self) -> Option<Shared> {
         self.found.share_inline()
     }
 

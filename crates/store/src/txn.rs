@@ -46,7 +46,7 @@ impl Deref for Row<'_> {
 impl Row<'_> {
     /// The value from an offset on, to be kept; copied unless it lies in shared memory.
     #[inline]
-    pub fn share(&self, from: usize) -> Shared {
+    pub fn share(self, from: usize) -> Shared {
         match self {
             Row::Stored(Value::Kept(kept)) => {
                 let (bytes, start) = kept.share();
@@ -124,7 +124,7 @@ impl Found<'_> {
 
     /// The same, to be kept.
     #[inline]
-    pub fn share_inline(&self) -> Option<Shared> {
+    pub fn share_inline(self) -> Option<Shared> {
         match self.shape {
             Shape::Inline { at } => Some(self.row.share(at)),
             _ => None,
@@ -449,6 +449,8 @@ pub struct WriteTxn {
     staged: Vec<StagingRow>,
     /// How many of these there were before the current command.
     staged_before: usize,
+    /// Room for a metadata row, from one to the next.
+    encoded: Vec<u8>,
     /// Something was taken from the queues, and is gone from them unless the commit succeeds.
     has_taken: bool,
 }
@@ -479,6 +481,7 @@ impl WriteTxn {
             read: ReadTxn::new(store, patience),
             staged: Vec::new(),
             staged_before: 0,
+            encoded: Vec::new(),
             has_taken: false,
         }
     }
@@ -579,7 +582,12 @@ impl WriteTxn {
                 self.put(Family::Expiry, &key.expiry(metadata.expire_ms), []);
             }
         }
-        self.put(Family::Metadata, key.metadata(), metadata.encode());
+        self.encoded.clear();
+        metadata.encode_into(&mut self.encoded);
+        let encoded = &self.encoded;
+        self.read
+            .batch
+            .put(Family::Metadata, key.metadata(), encoded);
         self.forget_legacy(key);
     }
 

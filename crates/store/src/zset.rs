@@ -24,8 +24,8 @@ mod span;
 mod tests;
 
 use cairn_encoding::metadata::CollectionKind;
-use cairn_encoding::{row, score};
 use cairn_encoding::row::RowBytes;
+use cairn_encoding::{row, score};
 use cairn_engine::{Direction, Family, Rows};
 
 use crate::collection::Collection;

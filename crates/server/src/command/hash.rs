@@ -228,7 +228,7 @@ fn hmget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         if bytes > COLLECTED_BYTES {
             return Ok(reply::of_values(hash.values(txn, fields)));
         }
-        values.push(row.as_deref().into());
+        values.push(row.map_or(Reply::Null, |value| rows::shared(value.share(0))));
     }
     Ok(Reply::Array(values))
 }

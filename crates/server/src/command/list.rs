@@ -262,10 +262,9 @@ fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     }
     let count = positions.end - positions.start;
     if count <= SHORT
-        && let Some(elements) = list.in_memory(txn, positions.clone())
+        && let Some(elements) = list.in_memory(txn, positions.clone(), rows::shared)
     {
-        let elements = elements.into_iter().map(rows::shared);
-        return Ok(Reply::Array(elements.collect()));
+        return Ok(Reply::Array(elements));
     }
     let rows = list.rows(txn, positions, End::Left.direction());
     Ok(elements(count, rows))

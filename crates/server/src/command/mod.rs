@@ -179,6 +179,7 @@ impl Command {
     }
 
     /// What was declared, and what the handler implies.
+    #[inline]
     pub fn all_flags(&self) -> Flags {
         match self.handler {
             Handler::Point(_) | Handler::Read(_) => self.flags.with(&[Flag::ReadOnly]),
@@ -187,6 +188,7 @@ impl Command {
         }
     }
 
+    #[inline]
     pub fn has(&self, flag: Flag) -> bool {
         self.all_flags().has(flag)
     }
@@ -209,6 +211,7 @@ impl Command {
         matches!(self.handler, Handler::Write(_) | Handler::Exclusive(_))
     }
 
+    #[inline]
     pub fn accepts(&self, arguments: usize) -> bool {
         if self.arity >= 0 {
             arguments == self.arity as usize
@@ -332,7 +335,9 @@ fn place_of(name: &[u8]) -> usize {
 /// Finds a command by its name in any case; allocates nothing.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     let here = BY_NAME[place_of(name)].iter();
-    here.filter(|named| named.is(name)).map(|named| named.command).next()
+    here.filter(|named| named.is(name))
+        .map(|named| named.command)
+        .next()
 }
 
 impl Command {
@@ -351,6 +356,7 @@ pub fn wrong_arity(name: &str) -> Error {
 }
 
 /// The command, or subcommand, that the arguments call, if they are as many as it takes.
+#[inline]
 pub fn resolve(args: &Args<'_>) -> Result<&'static Command> {
     let command = find(args[0]).ok_or_else(|| unknown(args))?;
     if command.subcommands.is_empty() || args.len() < 2 {
@@ -387,6 +393,7 @@ pub fn named(args: &Args<'_>) -> Option<&'static Command> {
 
 /// What a web browser sends that was tricked into talking to us: the rest of its request must not be
 /// taken for commands.
+#[inline]
 pub fn is_web_request(args: &Args<'_>) -> bool {
     args::is(args[0], "host:") || args::is(args[0], "post")
 }

@@ -175,9 +175,7 @@ impl Zset {
             (LexBound::Lowest, _) => self.before_score(score),
             (LexBound::Highest, _) => self.after_score(score),
             (LexBound::Included(member), Side::Lower)
-            | (LexBound::Excluded(member), Side::Upper) => {
-                self.score_key(score, member).to_vec()
-            }
+            | (LexBound::Excluded(member), Side::Upper) => self.score_key(score, member).to_vec(),
             (LexBound::Included(member), Side::Upper)
             | (LexBound::Excluded(member), Side::Lower) => {
                 successor(&self.score_key(score, member))

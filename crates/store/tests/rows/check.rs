@@ -73,7 +73,9 @@ fn delete_data(txn: &mut WriteTxn, name: &str, version: u64, sub: &[u8]) {
 }
 
 fn score_row(txn: &WriteTxn, score: f64, member: &str) -> Vec<u8> {
-    txn.key(b"zset").score(ZSET, score, member.as_bytes()).to_vec()
+    txn.key(b"zset")
+        .score(ZSET, score, member.as_bytes())
+        .to_vec()
 }
 
 #[test]

@@ -14,12 +14,15 @@ const COLLECTED_BYTES: usize = 256 * 1024;
 
 pub fn get(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.string(args[1])? {
-        Some(string) => match string.share_inline() {
-            Some(value) => Ok(rows::shared(value)),
-            None => reply::part(point, &string, 0..string.len()),
-        },
+        Some(string) if string.is_inline() => Ok(whole(string)),
+        Some(string) => reply::part(point, &string, 0..string.len()),
         None => Ok(Reply::Null),
     }
+}
+
+/// The value of a string in one piece, from where it lies.
+fn whole(string: Str<'_>) -> Reply {
+    string.share_inline().map_or(Reply::Null, rows::shared)
 }
 
 pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
@@ -33,10 +36,10 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
             continue;
         };
         bytes += string.len();
-        match string.inline() {
-            Some(value) if bytes <= COLLECTED_BYTES as u64 => values.push(value.into()),
-            _ => return Ok(reply::of_strings(Strings::open(txn, names))),
+        if !string.is_inline() || bytes > COLLECTED_BYTES as u64 {
+            return Ok(reply::of_strings(Strings::open(txn, names)));
         }
+        values.push(whole(string));
     }
     Ok(Reply::Array(values))
 }
