@@ -1,21 +1,25 @@
 //! Making a batch durable and visible: the one seam between one machine and many.
 //!
-//! [`LocalCommitter`] appends to the journal, and makes the rows young (see `journal` and `young`). With
-//! `--sync always` a single thread takes what all connections have queued into one record and one fsync;
-//! otherwise the calling thread appends, and another syncs once a second. A third thread drains the young
-//! rows into RocksDB.
+//! [`LocalCommitter`] appends to the journal, and makes the rows young (see `journal` and `young`). The
+//! calling thread appends, and another syncs once a second. Yet another drains the young rows into RocksDB.
+//!
+//! With `--sync always` the calling thread syncs too: to wake another one and to be woken by it would take
+//! as long again as a quick disk. But one thread commits at a time. Who comes meanwhile queues its batch,
+//! and the commit thread takes all that is queued into one record and one fsync. It takes every batch
+//! while the disk is slow: the calling thread has others to serve.
 //!
 //! Each record carries the clock's maxima. One writer at a time makes sure that they never fall: two
 //! threads could otherwise write theirs in the opposite order of their batches.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_encoding::system::Maxima;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::batch::Batch;
@@ -77,6 +81,8 @@ const YOUTH: Duration = Duration::from_secs(2);
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// A thread that serves connections may wait that long for the disk.
+const QUICK_SYNC: Duration = Duration::from_millis(1);
 
 /// What a thread of the committer does.
 type ThreadBody = fn(&Shared);
@@ -86,7 +92,42 @@ type Queued = (Batch, oneshot::Sender<Result<()>>);
 #[derive(Default)]
 struct Queue {
     batches: Vec<Queued>,
+    /// A thread is committing with a sync. Whoever comes meanwhile queues, and so does whoever comes while
+    /// others are queued: batches are committed in the order in which they came.
+    is_committing: bool,
     closed: bool,
+}
+
+/// How long syncs take of late, in nanoseconds: an average in which each weighs an eighth.
+#[derive(Default)]
+struct SyncTime(AtomicU64);
+
+impl SyncTime {
+    /// Called by one thread at a time.
+    fn note(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let average = self.0.load(Ordering::Relaxed);
+        self.0
+            .store(average - average / 8 + took / 8, Ordering::Relaxed);
+    }
+
+    fn is_quick(&self) -> bool {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed)) < QUICK_SYNC
+    }
+}
+
+/// The right to commit with a sync; one thread has it.
+struct Committing<'s>(&'s Shared);
+
+impl Drop for Committing<'_> {
+    /// However the commit ended: those who have queued meanwhile must not wait forever.
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.is_committing = false;
+        if !queue.batches.is_empty() {
+            self.0.work.notify_one();
+        }
+    }
 }
 
 struct Shared {
@@ -96,7 +137,8 @@ struct Shared {
     /// Held from the append until the rows are young: the order of commits.
     journal: Mutex<Journal>,
     queue: Mutex<Queue>,
-    /// There is something to commit, or the end has come.
+    sync_time: SyncTime,
+    /// There is something to commit and nobody else at it, or the end has come.
     work: Condvar,
     /// There is something to drain, or the end has come.
     young: Condvar,
@@ -113,7 +155,9 @@ impl Shared {
         };
         let index = journal.append(batches.iter(), maxima)?;
         if sync && let Some(unsynced) = journal.unsynced() {
+            let started = Instant::now();
             unsynced.sync();
+            self.sync_time.note(started.elapsed());
             journal.note_synced(&unsynced);
         }
         let must_drain = self.engine.apply(batches.into_iter(), index, maxima);
@@ -124,6 +168,31 @@ impl Shared {
             self.young.notify_one();
         }
         Ok(())
+    }
+
+    /// Commits the batch here and now if nobody else is at it; otherwise the commit thread does it later.
+    fn commit_synced(&self, batch: Batch) -> Commit {
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return Commit::Done(Err(EngineError::Closing));
+        }
+        let is_free = !queue.is_committing && queue.batches.is_empty();
+        if is_free && self.sync_time.is_quick() {
+            let _committing = self.start_committing(queue);
+            return Commit::Done(self.write(vec![batch], true));
+        }
+        let (done, outcome) = oneshot::channel();
+        queue.batches.push((batch, done));
+        drop(queue);
+        if is_free {
+            self.work.notify_one();
+        }
+        Commit::Pending(outcome)
+    }
+
+    fn start_committing(&self, mut queue: MutexGuard<'_, Queue>) -> Committing<'_> {
+        queue.is_committing = true;
+        Committing(self)
     }
 
     fn sync(&self) {
@@ -150,6 +219,7 @@ impl LocalCommitter {
             mode,
             journal: Mutex::new(journal),
             queue: Mutex::new(Queue::default()),
+            sync_time: SyncTime::default(),
             work: Condvar::new(),
             young: Condvar::new(),
         });
@@ -185,15 +255,7 @@ impl Committer for LocalCommitter {
         if self.shared.mode != SyncMode::Always {
             return Commit::Done(self.shared.write(vec![batch], false));
         }
-        let (done, outcome) = oneshot::channel();
-        let mut queue = self.shared.queue.lock();
-        if queue.closed {
-            return Commit::Done(Err(EngineError::Closing));
-        }
-        queue.batches.push((batch, done));
-        drop(queue);
-        self.shared.work.notify_one();
-        Commit::Pending(outcome)
+        self.shared.commit_synced(batch)
     }
 }
 
@@ -220,17 +282,18 @@ impl Drop for LocalCommitter {
 fn commit_loop(shared: &Shared) {
     loop {
         let mut queue = shared.queue.lock();
-        while queue.batches.is_empty() {
-            if queue.closed {
+        while queue.is_committing || queue.batches.is_empty() {
+            if queue.closed && queue.batches.is_empty() {
                 return;
             }
             shared.work.wait(&mut queue);
         }
         let group = std::mem::take(&mut queue.batches);
-        drop(queue);
+        let committing = shared.start_committing(queue);
 
         let (batches, waiting): (Vec<_>, Vec<_>) = group.into_iter().unzip();
         let result = shared.write(batches, true);
+        drop(committing);
         for done in waiting {
             // A client that went away does not wait for its answer.
             let _ = done.send(result.clone());
@@ -283,5 +346,26 @@ fn drain_loop(shared: &Shared) {
                 Err(error) => tracing::error!("RocksDB's log is not synced: {error}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_turns_slow_is_noticed_at_once_and_one_slow_sync_is_soon_forgotten() {
+        let sync_time = SyncTime::default();
+        assert!(sync_time.is_quick());
+        sync_time.note(Duration::from_millis(10));
+        assert!(!sync_time.is_quick());
+        for _ in 0..10 {
+            sync_time.note(Duration::from_micros(200));
+        }
+        assert!(sync_time.is_quick());
+        for _ in 0..100 {
+            sync_time.note(Duration::from_millis(2));
+        }
+        assert!(!sync_time.is_quick());
     }
 }
