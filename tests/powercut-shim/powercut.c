@@ -8,18 +8,21 @@
  *
  *     server ── open, rename, unlink, truncate ─▶ it happens, and might be lost: written down
  *            ── fsync, fdatasync ───────────────▶ it happens, and is promised:   written down
+ *            ── pwrite over existing bytes ─────▶ it happens, and might be lost: written down
  *            ── write, sync_file_range, msync ──▶ not looked at: no promise
  *
  * A promise is written down before the caller learns of it. So a reply that a server sends after its
  * fsync is never ahead of the journal, wherever the kill falls.
  *
  * What can be taken back needs to be kept: a file that is unlinked or displaced by a rename first
- * gets a second name in an attic directory. It also keeps its inode from being reused.
+ * gets a second name in an attic directory. It also keeps its inode from being reused. Bytes that are
+ * overwritten are copied to a file there.
  *
  * One line per event, the fields separated by tabs:
  *
  *     create    time  file  path
  *     truncate  time  file  size  path
+ *     overwrite time  file  offset  length  kept  path     kept: where in the attic's file the old bytes are
  *     sync      time  file  size  path
  *     syncdir   time  path
  *     rename    time  attic  from  to       attic: where the displaced file lies, "-" if none
@@ -33,8 +36,8 @@
  * from an allocator that is still setting itself up. For the same reason nothing here allocates.
  *
  * Not seen: files that stdio opens from inside libc (the test keeps those only once synced), new
- * directories (taken as durable), and bytes overwritten in place (neither log files nor sorted tables
- * do that).
+ * directories (taken as durable), and bytes overwritten by other calls than pwrite (neither log files nor
+ * sorted tables do that).
  */
 
 #define _GNU_SOURCE
@@ -54,6 +57,8 @@
 #define PATH_ROOM (2 * PATH_MAX)
 
 static int journal = -1;
+static int overwritten = -1;
+static atomic_llong overwritten_length;
 static char root[PATH_MAX];
 static char attic[PATH_MAX];
 static size_t root_length;
@@ -71,6 +76,10 @@ __attribute__((constructor)) static void start(void) {
     root_length = strlen(root);
     journal = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (journal < 0) abort();
+    snprintf(path, sizeof path, "%.*s/overwritten", PATH_MAX - 20, attic);
+    overwritten = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (overwritten < 0) abort();
+    atomic_store(&overwritten_length, syscall(SYS_lseek, overwritten, 0, SEEK_END));
 }
 
 /* One write per event: O_APPEND keeps the lines of all threads and forked children whole. */
@@ -189,6 +198,40 @@ int truncate(const char *name, off_t size) {
 }
 
 int truncate64(const char *name, off64_t size) { return truncate(name, (off_t)size); }
+
+/* Copies bytes of a file that may be open for writing only, and returns where they are kept. */
+static long long keep_bytes(int fd, long long at, long long length) {
+    char link[32], block[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    int reader = (int)syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC);
+    long long kept = atomic_fetch_add(&overwritten_length, length);
+    for (long long done = 0; done < length;) {
+        size_t room = length - done < (long long)sizeof block ? (size_t)(length - done) : sizeof block;
+        long count = syscall(SYS_pread64, reader, block, room, at + done);
+        if (count <= 0 || syscall(SYS_pwrite64, overwritten, block, count, kept + done) != count) abort();
+        done += count;
+    }
+    syscall(SYS_close, reader);
+    return kept;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) {
+    char path[PATH_MAX];
+    struct file file;
+    int ours = journal >= 0 && path_of_fd(fd, path) && inside(path) && identify(fd, &file) && at < file.size;
+    long long kept = 0, covered = 0;
+    if (ours) {
+        covered = file.size - at < (long long)length ? file.size - at : (long long)length;
+        kept = keep_bytes(fd, at, covered);
+    }
+    ssize_t result = syscall(SYS_pwrite64, fd, bytes, length, at);
+    int saved = errno;
+    if (ours) note("overwrite\t%lld\t%s\t%lld\t%lld\t%lld\t%s\n", now(), file.id, (long long)at, covered, kept, path);
+    errno = saved;
+    return result;
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) { return pwrite(fd, bytes, length, (off_t)at); }
 
 /* ---- changes to which names there are ---- */
 

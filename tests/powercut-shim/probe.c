@@ -59,6 +59,14 @@ int main(int argc, char **argv) {
     must((int)lseek(back, 0, SEEK_END));
     put(back, "abcdef");
 
+    /* Written over in place: what was there before comes back, unless it was synced since. */
+    make_synced("overwritten", "first second");
+    int over = must(open("overwritten", O_WRONLY));
+    must((int)pwrite(over, "FIRST", 5, 0));
+    must(fdatasync(over));
+    must((int)pwrite(over, "third!", 6, 6));
+    must((int)pwrite(over, "FOURTH and longer", 17, 6));
+
     /* Never synced, neither the file nor its directory. */
     put(create("never-synced"), "lost");
 

@@ -54,6 +54,8 @@ pub struct Trial {
     pub power_cut: bool,
     /// Whether the load is joined by compactions of everything.
     pub compactions: bool,
+    /// Whether it is joined by large values, so that logs are long and files are used again.
+    pub bulk: bool,
 }
 
 /// What a trial saw, for its closing line.
@@ -90,13 +92,14 @@ impl fmt::Display for Outcome {
             f,
             "{rounds} rounds, {interrupted_starts} more ends while starting, {checked_offline} offline checks; \
              {} commands acknowledged, {} of them lost, {} kept without a reply; \
-             the cuts took {} bytes, {} files, {} changes of names",
+             the cuts took {} bytes, {} files, {} changes of names, and brought back {} bytes",
             tally.acknowledged,
             tally.lost,
             tally.unanswered_but_kept,
             damage.bytes,
             damage.files,
             damage.names,
+            damage.brought_back,
         )
     }
 }
@@ -238,6 +241,10 @@ impl<'a> Bench<'a> {
         let deadline = Instant::now() + start + (end - start).mul_f64(self.rng.f64());
         let addr = self.server.addr();
         self.workload.run(&addr, || {
+            if self.trial.bulk {
+                let addr = addr.clone();
+                thread::spawn(move || write_bulk_until_killed(&addr));
+            }
             if self.trial.compactions {
                 compact_until(deadline, &addr, self.trial.compaction(), &mut self.rng);
             }
@@ -328,6 +335,15 @@ fn can_check() -> bool {
         .args(["check", "--help"])
         .output();
     help.is_ok_and(|output| output.status.success())
+}
+
+/// What all these values are is no matter: the last one stays.
+fn write_bulk_until_killed(addr: &str) {
+    let Ok(mut client) = Client::connect(addr) else {
+        return;
+    };
+    let value = vec![b'x'; 200_000];
+    while client.try_command(&[&b"SET"[..], b"bulk", &value]).is_ok() {}
 }
 
 /// Errors are no matter here: a rewrite may be under way already, or the command be missing.

@@ -4,7 +4,7 @@
 //! every change to the data directory and every fsync. [`PowerCut::cut`] replays that journal against
 //! the directory. The rules are those of POSIX, and of ext4 where POSIX is silent:
 //!
-//! - a file keeps the bytes it had when its last fsync began;
+//! - a file keeps the bytes it had when its last fsync began, also those that were written over since;
 //! - creating, renaming and unlinking last once their directory has been fsynced; creating, also once
 //!   the file itself has been. What did not last is undone, latest first;
 //! - what was there when the server started lasts: it survived the cut before.
@@ -34,8 +34,8 @@ const SHIM: &str = include_str!("../powercut-shim/powercut.c");
 pub enum Severity {
     /// Whatever may be lost is lost.
     Total,
-    /// Each file keeps some part of its unsynced tail, torn anywhere, and the changes to directories
-    /// last up to some moment.
+    /// Each file keeps some part of its unsynced tail, torn anywhere, each page that was written over is as
+    /// it was at some moment since, and the changes to directories last up to some moment.
     Torn,
 }
 
@@ -46,6 +46,8 @@ pub struct Damage {
     pub files: usize,
     /// Renames and unlinks undone.
     pub names: usize,
+    /// Bytes that had been written over.
+    pub brought_back: u64,
 }
 
 impl std::ops::AddAssign for Damage {
@@ -53,6 +55,7 @@ impl std::ops::AddAssign for Damage {
         self.bytes += other.bytes;
         self.files += other.files;
         self.names += other.names;
+        self.brought_back += other.brought_back;
     }
 }
 
@@ -98,6 +101,7 @@ impl PowerCut {
         let journal = Journal::read(&self.journal())?;
         let mut damage = Damage::default();
         self.undo_names(&journal, severity, rng, &mut damage)?;
+        self.undo_overwrites(&journal, severity, rng, &mut damage)?;
         self.cut_tails(&journal, severity, rng, &mut damage)?;
         Ok(damage)
     }
@@ -131,6 +135,34 @@ impl PowerCut {
         };
         for change in unsettled[lasting..].iter().rev() {
             change.undo(damage)?;
+        }
+        Ok(())
+    }
+
+    fn undo_overwrites(
+        &self,
+        journal: &Journal,
+        severity: Severity,
+        rng: &mut Rng,
+        damage: &mut Damage,
+    ) -> io::Result<()> {
+        let mut unsettled = journal.unsettled_overwrites();
+        if unsettled.is_empty() {
+            return Ok(());
+        }
+        let kept = File::open(self.attic().join("overwritten"))?;
+        for path in files_below(&self.root)? {
+            let pages = unsettled.remove(&identify(&fs::metadata(&path)?)?);
+            let file = File::options().write(true).open(&path)?;
+            for overwrites in pages.iter().flat_map(|pages| pages.values()) {
+                let lasting = match severity {
+                    Severity::Total => 0,
+                    Severity::Torn => rng.usize(..=overwrites.len()),
+                };
+                for overwrite in overwrites[lasting..].iter().rev() {
+                    overwrite.undo(&kept, &file, damage)?;
+                }
+            }
         }
         Ok(())
     }
@@ -253,6 +285,7 @@ mod tests {
             ("cut-back", "0123"),
             ("log", "synced"),
             ("only-its-name-is-synced", ""),
+            ("overwritten", "FIRST second"),
             ("renamed-durably", "new name"),
             ("unlinked", "back again"),
         ];
@@ -285,6 +318,11 @@ mod tests {
             let left: HashMap<String, String> = contents(&root).into_iter().collect();
             assert!("synced and more".starts_with(&left["log"]) && left["log"].len() >= 6);
             assert!(["old", "new"].contains(&left["CURRENT"].as_str()));
+            let over = &left["overwritten"];
+            let (written_over, appended) = over["FIRST ".len()..].split_at(6);
+            assert!(over.starts_with("FIRST "), "{over}");
+            assert!(["second", "third!", "FOURTH"].contains(&written_over));
+            assert!(" and longer".starts_with(appended));
             assert_eq!(left["renamed-durably"], "new name");
             assert!(!left.contains_key("unlinked-durably"));
         }

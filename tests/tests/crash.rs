@@ -21,6 +21,7 @@ fn killed(program: Program, sync: &'static str) -> Trial {
         load: Duration::from_millis(50)..Duration::from_millis(1500),
         power_cut: false,
         compactions: true,
+        bulk: false,
     }
 }
 
@@ -39,6 +40,16 @@ fn everysec_loses_nothing_when_killed() {
 #[test]
 fn always_loses_nothing_when_killed() {
     withstands(killed(Program::Cairn, "always"));
+}
+
+/// So much is written that the journal's files are written over again and again.
+#[test]
+fn always_loses_nothing_when_killed_where_files_are_used_again() {
+    withstands(Trial {
+        bulk: true,
+        rounds: setting("CRASH_ROUNDS", 10),
+        ..killed(Program::Cairn, "always")
+    });
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn always(program: Program) -> Trial {
         load: Duration::from_millis(100)..Duration::from_millis(2000),
         power_cut: true,
         compactions: true,
+        bulk: false,
     }
 }
 
@@ -45,6 +46,17 @@ fn withstands(trial: Trial) -> Outcome {
 #[test]
 fn always_loses_nothing_in_a_power_cut() {
     withstands(always(Program::Cairn));
+}
+
+/// So much is written that the journal's files are written over again and again: what was in them before
+/// must not be taken for what was committed last.
+#[test]
+fn always_loses_nothing_where_files_are_used_again() {
+    let outcome = withstands(Trial {
+        bulk: true,
+        ..always(Program::Cairn)
+    });
+    assert!(outcome.damage.brought_back > 0, "{outcome:?}");
 }
 
 /// That something is lost shows that the power was really cut.

@@ -1,41 +1,101 @@
 //! The journal: commits that may not have reached the row families yet, one record each, in order.
 //!
 //! ```text
-//!   record   crc u32 | length u32 | index u64 | synced u64 | version u64 | timestamp_ms u64 | row*
+//!   segment  record* | what the file held before
+//!   record   crc u32 | mark u64 | length u32 | index u64 | synced u64 | version u64 | timestamp_ms u64 | row*
 //!   row      family u8 | key_len u32 | value_len u32 | key | value
 //! ```
 //!
-//! `length` counts what follows it, and `crc` (CRC-32) covers what follows it. `index` rises by one from
-//! record to record; `synced` is the last index that was known to be on the disk for good when the record
-//! was written; `version` and `timestamp_ms` are the [`Maxima`] of the commit. A `value_len` of `u32::MAX`
-//! deletes the row.
+//! `length` counts what follows it, and `crc` (CRC-32) covers what follows the `crc`. `index` rises by one
+//! from record to record; `synced` is the last index that was known to be on the disk for good when the
+//! record was written; `version` and `timestamp_ms` are the [`Maxima`] of the commit. A `value_len` of
+//! `u32::MAX` deletes the row.
+//!
+//! The files of segments are used again, so anything may come behind the last record: also records of an
+//! earlier use, and whatever clients have stored in those, which may look like a record as well. The
+//! [`Mark`] tells them apart. It is chosen at random for each use of a file, is the file's name, and no client
+//! ever learns it.
 //!
 //! A record that was cut short, or written in part, fails its checksum. That is how a journal ends after a
 //! crash, unless a record behind it ([`find`]) says that it had been synced: then the file is damaged.
+//!
+//! Format 2 appended to each file once: its records have no mark, and the files have other names.
+
+use std::fmt;
+
+use memchr::memmem;
 
 use crate::DecodeError;
 use crate::reader::Reader;
 use crate::system::Maxima;
 
-/// Checksum and length.
-const HEAD: usize = 8;
+const CRC: usize = 4;
+const LENGTH: usize = 4;
+/// What every record has between its length and its rows.
+const FIXED: usize = 32;
 const DELETED: u32 = u32::MAX;
+
+/// Tells the records of a segment from whatever else is in its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark(Option<[u8; 8]>);
+
+impl Mark {
+    /// `random` must not be known to anybody who stores data.
+    pub fn new(random: u64) -> Mark {
+        Mark(Some(random.to_be_bytes()))
+    }
+
+    /// The mark of a segment by the name of its file, without the extension; none if it is no segment.
+    pub fn of_name(name: &str) -> Option<Mark> {
+        let digits = |radix| name.chars().all(|digit| digit.is_digit(radix));
+        match name.len() {
+            16 if digits(16) => u64::from_str_radix(name, 16).ok().map(Mark::new),
+            // Format 2: the index of its first record.
+            20 if digits(10) => Some(Mark(None)),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], <[u8; 8]>::as_slice)
+    }
+}
+
+/// The name of the segment's file, without the extension.
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// Writes one record.
 pub struct Encoder<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
+    /// Where its length is.
+    length: usize,
 }
 
 impl<'o> Encoder<'o> {
     /// Starts a record at the end of `out`.
-    pub fn begin(out: &'o mut Vec<u8>, index: u64, synced: u64, maxima: Maxima) -> Self {
+    pub fn begin(
+        out: &'o mut Vec<u8>,
+        mark: Mark,
+        index: u64,
+        synced: u64,
+        maxima: Maxima,
+    ) -> Self {
         let start = out.len();
-        out.extend_from_slice(&[0; HEAD]);
+        out.extend_from_slice(&[0; CRC]);
+        out.extend_from_slice(mark.bytes());
+        let length = out.len();
+        out.extend_from_slice(&[0; LENGTH]);
         out.extend_from_slice(&index.to_be_bytes());
         out.extend_from_slice(&synced.to_be_bytes());
         out.extend_from_slice(&maxima.encode());
-        Encoder { out, start }
+        Encoder { out, start, length }
     }
 
     /// # Panics
@@ -57,11 +117,12 @@ impl<'o> Encoder<'o> {
     ///
     /// If the record is 4 GB long; batches are bounded far below.
     pub fn finish(self) {
-        let record = &mut self.out[self.start..];
-        let length = u32::try_from(record.len() - HEAD).expect("records are far below 4 GB");
-        record[4..HEAD].copy_from_slice(&length.to_be_bytes());
-        let crc = crc32fast::hash(&record[4..]);
-        record[..4].copy_from_slice(&crc.to_be_bytes());
+        let body = self.length + LENGTH;
+        let length = u32::try_from(self.out.len() - body).expect("records are far below 4 GB");
+        self.out[self.length..body].copy_from_slice(&length.to_be_bytes());
+        let covered = self.start + CRC;
+        let crc = crc32fast::hash(&self.out[covered..]);
+        self.out[self.start..covered].copy_from_slice(&crc.to_be_bytes());
     }
 }
 
@@ -79,12 +140,18 @@ pub type Row<'a> = (u8, &'a [u8], Option<&'a [u8]>);
 
 impl<'a> Record<'a> {
     /// The record at the start of `bytes`, and what comes after it; none if there is no whole one.
-    pub fn read(bytes: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
-        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
-        let [c0, c1, c2, c3, l0, l1, l2, l3] = *head;
-        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        let (body, rest) = rest.split_at_checked(length)?;
-        if crc32fast::hash(&bytes[4..HEAD + length]) != u32::from_be_bytes([c0, c1, c2, c3]) {
+    pub fn read(bytes: &'a [u8], mark: Mark) -> Option<(Record<'a>, &'a [u8])> {
+        let (crc, covered) = bytes.split_first_chunk::<CRC>()?;
+        let after_mark = covered.strip_prefix(mark.bytes())?;
+        let (length, body) = after_mark.split_first_chunk::<LENGTH>()?;
+        let length = u32::from_be_bytes(*length) as usize;
+        // First, for it costs nothing: in what is no record, a length is as good as random.
+        if length < FIXED {
+            return None;
+        }
+        let (body, rest) = body.split_at_checked(length)?;
+        let covered = &covered[..covered.len() - rest.len()];
+        if crc32fast::hash(covered) != u32::from_be_bytes(*crc) {
             return None;
         }
         let mut reader = Reader::new("journal record", body);
@@ -114,9 +181,24 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The first whole record anywhere in `bytes`: what is left of a file behind a damaged place.
-pub fn find(bytes: &[u8]) -> Option<(Record<'_>, &[u8])> {
-    (0..bytes.len()).find_map(|at| Record::read(&bytes[at..]))
+/// All whole records in `bytes`, wherever they begin: also those behind a damaged place.
+pub fn find<'a>(bytes: &'a [u8], mark: Mark) -> impl Iterator<Item = Record<'a>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        loop {
+            if let Some((record, after)) = Record::read(rest, mark) {
+                rest = after;
+                return Some(record);
+            }
+            let next = next_mark(rest.get(1..)?, mark)?;
+            rest = &rest[1 + next..];
+        }
+    })
+}
+
+/// Where the next record might begin: the place of its checksum, in front of a mark.
+fn next_mark(bytes: &[u8], mark: Mark) -> Option<usize> {
+    memmem::find(bytes.get(CRC..)?, mark.bytes())
 }
 
 fn read_row<'a>(reader: &mut Reader<'a>) -> Result<Row<'a>, DecodeError> {
@@ -142,10 +224,17 @@ mod tests {
         timestamp_ms: 0x0304,
     };
 
+    const MARK: Mark = Mark(Some(*b"\x01\x23\x45\x67\x89\xab\xcd\xef"));
+    const HEAD: usize = CRC + 8 + LENGTH;
+
     type OwnedRow = (u8, Vec<u8>, Option<Vec<u8>>);
 
     fn encode(out: &mut Vec<u8>, index: u64, rows: &[OwnedRow]) {
-        let mut record = Encoder::begin(out, index, index - 1, MAXIMA);
+        encode_marked(out, MARK, index, rows);
+    }
+
+    fn encode_marked(out: &mut Vec<u8>, mark: Mark, index: u64, rows: &[OwnedRow]) {
+        let mut record = Encoder::begin(out, mark, index, index - 1, MAXIMA);
         for (family, key, value) in rows {
             record.row(*family, key, value.as_deref());
         }
@@ -160,14 +249,11 @@ mod tests {
         rows.collect()
     }
 
-    #[test]
-    fn golden_bytes() {
-        let mut out = Vec::new();
-        let rows = [
+    fn golden_rows() -> (Vec<OwnedRow>, Vec<u8>) {
+        let rows = vec![
             (0, b"k".to_vec(), Some(b"v1".to_vec())),
             (3, b"gone".to_vec(), None),
         ];
-        encode(&mut out, 7, &rows);
         let body = [
             [0, 0, 0, 0, 0, 0, 0, 7].as_slice(),
             &[0, 0, 0, 0, 0, 0, 0, 6],
@@ -176,21 +262,99 @@ mod tests {
             &[0, 0, 0, 0, 1, 0, 0, 0, 2, b'k', b'v', b'1'],
             &[3, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff],
             b"gone",
-        ]
-        .concat();
-        assert_eq!(out[HEAD..], body);
-        assert_eq!(out[4..HEAD], (body.len() as u32).to_be_bytes());
-        assert_eq!(out[..4], 0x12f6_f3dc_u32.to_be_bytes());
+        ];
+        (rows, body.concat())
     }
 
     #[test]
-    fn a_record_behind_a_damaged_one_is_found() {
+    fn golden_bytes() {
+        let (rows, body) = golden_rows();
+        let mut out = Vec::new();
+        encode(&mut out, 7, &rows);
+        assert_eq!(out[HEAD..], body);
+        assert_eq!(out[12..HEAD], (body.len() as u32).to_be_bytes());
+        assert_eq!(out[4..12], 0x0123_4567_89ab_cdef_u64.to_be_bytes());
+        assert_eq!(out[..4], 0x99dd_c337_u32.to_be_bytes());
+    }
+
+    #[test]
+    fn golden_bytes_of_format_2() {
+        let (rows, body) = golden_rows();
+        let length = (body.len() as u32).to_be_bytes();
+        let crc = 0x12f6_f3dc_u32.to_be_bytes();
+        let bytes = [&crc, &length, body.as_slice()].concat();
+        let mark = Mark::of_name("00000000000000000007").unwrap();
+        let (record, rest) = Record::read(&bytes, mark).unwrap();
+        assert_eq!((record.index, record.synced, rest.len()), (7, 6, 0));
+        assert_eq!(decode(&record), rows);
+        let behind_damage = [b"damage", bytes.as_slice()].concat();
+        assert_eq!(find(&behind_damage, mark).count(), 1);
+    }
+
+    #[test]
+    fn a_mark_is_the_name_of_its_segment() {
+        assert_eq!(MARK.to_string(), "0123456789abcdef");
+        assert_eq!(Mark::of_name("0123456789abcdef"), Some(MARK));
+        for other in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdeg",
+            "+123456789abcdef",
+            "0000000000000000000a",
+        ] {
+            assert_eq!(Mark::of_name(other), None, "{other}");
+        }
+    }
+
+    fn indexes(bytes: &[u8], mark: Mark) -> Vec<u64> {
+        find(bytes, mark).map(|record| record.index).collect()
+    }
+
+    #[test]
+    fn records_behind_a_damaged_one_are_found() {
         let mut out = Vec::new();
         encode(&mut out, 1, &[(0, b"k".to_vec(), None)]);
         encode(&mut out, 2, &[]);
-        out[10] ^= 1;
-        assert!(Record::read(&out).is_none());
-        assert_eq!(find(&out).unwrap().0.index, 2);
+        encode(&mut out, 3, &[]);
+        out[20] ^= 1;
+        assert!(Record::read(&out, MARK).is_none());
+        assert_eq!(indexes(&out, MARK), [2, 3]);
+    }
+
+    /// What a client stores may be the bytes of a record, but not of this segment's.
+    #[test]
+    fn records_of_an_earlier_use_and_inside_of_values_are_not_found() {
+        let earlier = Mark::new(1);
+        let mut inner = Vec::new();
+        encode_marked(&mut inner, earlier, 9, &[]);
+        let mut out = Vec::new();
+        encode_marked(&mut out, earlier, 1, &[(0, b"k".to_vec(), Some(inner))]);
+        encode(&mut out, 5, &[]);
+        encode_marked(&mut out, earlier, 2, &[]);
+        assert_eq!(indexes(&out, MARK), [5]);
+    }
+
+    /// Neither a mark nor a checksum is enough, should a page of an earlier use come between the two.
+    #[test]
+    fn the_checksum_covers_the_mark() {
+        let mut out = Vec::new();
+        encode_marked(&mut out, Mark::new(1), 1, &[]);
+        out[CRC..CRC + 8].copy_from_slice(MARK.bytes());
+        assert!(Record::read(&out, MARK).is_none());
+    }
+
+    #[test]
+    fn a_long_file_without_records_is_looked_through_at_once() {
+        let started = std::time::Instant::now();
+        for byte in [0, 1, 0xff] {
+            assert_eq!(indexes(&vec![byte; 32 << 20], MARK), []);
+        }
+        let mut stale = Vec::new();
+        while stale.len() < 32 << 20 {
+            encode_marked(&mut stale, Mark::new(1), 1, &[(0, vec![0; 50], None)]);
+        }
+        assert_eq!(indexes(&stale[1..], MARK), []);
+        assert!(started.elapsed().as_secs() < 5);
     }
 
     proptest! {
@@ -205,14 +369,14 @@ mod tests {
             }
             let mut rest = out.as_slice();
             for (rows, index) in records.iter().zip(1..) {
-                let (record, after) = Record::read(rest).unwrap();
+                let (record, after) = Record::read(rest, MARK).unwrap();
                 prop_assert_eq!((record.index, record.synced), (index, index - 1));
                 prop_assert_eq!(record.maxima, MAXIMA);
                 prop_assert_eq!(&decode(&record), rows);
                 rest = after;
             }
             prop_assert!(rest.is_empty());
-            prop_assert!(Record::read(rest).is_none());
+            prop_assert!(Record::read(rest, MARK).is_none());
         }
 
         #[test]
@@ -224,16 +388,18 @@ mod tests {
             let mut out = Vec::new();
             encode(&mut out, 1, &rows);
             let at = at.index(out.len());
-            prop_assert!(Record::read(&out[..at]).is_none());
+            prop_assert!(Record::read(&out[..at], MARK).is_none());
             out[at] ^= 1_u8 << bit;
-            prop_assert!(Record::read(&out).is_none());
+            prop_assert!(Record::read(&out, MARK).is_none());
         }
 
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in any::<Vec<u8>>()) {
             let record = Record { index: 0, synced: 0, maxima: MAXIMA, rows: &bytes };
             prop_assert!(record.rows().take(1000).count() <= bytes.len());
-            let _ = (Record::read(&bytes), find(&bytes));
+            for mark in [MARK, Mark(None)] {
+                let _ = (Record::read(&bytes, mark), find(&bytes, mark).count());
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::journal::Journal;
+use crate::journal::{Journal, Layout, Segment};
 
 /// When an acknowledged write survives a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,6 +195,34 @@ impl Shared {
         Committing(self)
     }
 
+    /// Lets go of segments that RocksDB has, and has one ready that commits can go on with.
+    fn tend_journal(&self) {
+        let mut retired = self.retire_segments();
+        let wanted = self.journal.lock().wanted_spare();
+        if let Some(wanted) = wanted {
+            match wanted.make(&mut retired) {
+                Ok(spare) => self.journal.lock().take_spare(spare),
+                Err(error) => tracing::debug!("the journal has no spare segment: {error}"),
+            }
+        }
+        retired.into_iter().for_each(Segment::remove);
+    }
+
+    fn retire_segments(&self) -> Vec<Segment> {
+        if !self.journal.lock().is_long() {
+            return Vec::new();
+        }
+        // What is in RocksDB before the sync is on the disk after it.
+        let applied = self.engine.applied();
+        match self.engine.sync_stored() {
+            Ok(()) => self.journal.lock().retire(applied),
+            Err(error) => {
+                tracing::error!("RocksDB's log is not synced: {error}");
+                Vec::new()
+            }
+        }
+    }
+
     fn sync(&self) {
         let unsynced = self.journal.lock().unsynced();
         if let Some(unsynced) = unsynced {
@@ -212,7 +240,11 @@ pub struct LocalCommitter {
 impl LocalCommitter {
     /// There is one committer for an engine.
     pub fn new(engine: Arc<Engine>, clock: Arc<Clock>, mode: SyncMode) -> Result<Self> {
-        let journal = Journal::begin(engine.path(), engine.applied())?;
+        let layout = match mode {
+            SyncMode::Always => Layout::WRITTEN_OVER,
+            SyncMode::EverySecond | SyncMode::No => Layout::GROWING,
+        };
+        let journal = Journal::begin(engine.path(), engine.applied(), layout)?;
         let shared = Arc::new(Shared {
             engine,
             clock,
@@ -338,14 +370,7 @@ fn drain_loop(shared: &Shared) {
             tracing::error!("cannot move rows out of the journal: {error}");
             rest = AFTER_FAILURE;
         }
-        if shared.journal.lock().is_long() {
-            // What is in RocksDB before the sync is on the disk after it.
-            let applied = shared.engine.applied();
-            match shared.engine.sync_stored() {
-                Ok(()) => shared.journal.lock().retire(applied),
-                Err(error) => tracing::error!("RocksDB's log is not synced: {error}"),
-            }
-        }
+        shared.tend_journal();
     }
 }
 

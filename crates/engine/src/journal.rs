@@ -4,34 +4,78 @@
 //! `young`): they are moved into RocksDB later, many commits at once. The journal holds what a crash would
 //! otherwise take: the commits since the last one that RocksDB is known to hold for good.
 //!
-//! It is a directory of segments, named by the index of their first record. A segment is only ever
-//! appended to, by the process that made it; it goes once RocksDB has all of it. Opening a database first
-//! brings everything that is here into RocksDB, and begins anew.
+//! It is a directory of segments, each appended to by the process that made it; one goes once RocksDB has
+//! all of it. Opening a database first brings everything that is here into RocksDB, and begins anew.
+//!
+//! Where each commit is synced, most of the time goes into that, and half of it into what the file system
+//! writes because the file has grown. So segments are written over bytes that are on the disk already:
+//!
+//! ```text
+//!     new file, grows ──▶ full ──▶ in RocksDB ──▶ new name ──┐
+//!                                      ▲                     ▼
+//!     new file, of zeros ─────────▶ spare ◀──────────────────┘
+//!                                      └──▶ written over, full ──▶ in RocksDB ...
+//! ```
+//!
+//! A segment's name is the mark of its records, chosen anew for every use: what an earlier use has left in
+//! the file is not taken for its records. The name is on the disk before the first record is, so that no
+//! record can come back under another one. All that is done where no commit waits for it; a commit that
+//! finds no spare begins a new file.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_encoding::journal::{self, Encoder, Record};
+use cairn_encoding::journal::{self, Encoder, Mark, Record};
 use cairn_encoding::system::Maxima;
 
 use crate::batch::Batch;
 use crate::error::{EngineError, Result};
 use crate::listener::fatal;
+use crate::space;
+
+#[cfg(test)]
+mod tests;
 
 const DIRECTORY: &str = "journal";
 const EXTENSION: &str = "journal";
-/// A segment that has grown to this is followed by another.
-const SEGMENT_BYTES: u64 = 32 << 20;
 /// What is kept of the buffer that records are built in.
 const KEPT_BUFFER: usize = 4 << 20;
+/// How much of a spare is written and synced at a time: commits are synced in between.
+const ZEROS: usize = 256 << 10;
+
+/// How segments are laid out.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// A segment that has grown to this is followed by another.
+    segment: u64,
+    /// If segments are written over existing bytes: how long the first must be for that to be worth it.
+    spare_after: Option<u64>,
+}
+
+impl Layout {
+    /// For files that are synced now and then.
+    pub(crate) const GROWING: Layout = Layout {
+        segment: 32 << 20,
+        spare_after: None,
+    };
+    /// For files that are synced with each record.
+    pub(crate) const WRITTEN_OVER: Layout = Layout {
+        segment: 16 << 20,
+        spare_after: Some(1 << 20),
+    };
+}
 
 pub(crate) struct Journal {
     directory: PathBuf,
+    layout: Layout,
     /// The oldest first; the last is appended to.
     segments: Vec<Segment>,
+    /// What comes next.
+    spare: Option<Segment>,
     /// The index of the last record.
     last: u64,
     /// The last that is known to be on the disk for good.
@@ -39,12 +83,17 @@ pub(crate) struct Journal {
     buffer: Vec<u8>,
 }
 
-struct Segment {
+/// A file of the journal.
+pub(crate) struct Segment {
     path: PathBuf,
+    mark: Mark,
     file: Arc<File>,
+    /// Up to the end of its last record.
     length: u64,
     /// The index of its last record.
     last: u64,
+    /// Whether there is something to be written over.
+    is_filled: bool,
 }
 
 /// Files that hold records up to an index, to be synced.
@@ -65,10 +114,99 @@ impl Unsynced {
     }
 }
 
+impl Segment {
+    /// A new file, and its name on the disk: a file that nobody can find after a power cut would be of no
+    /// use, synced as it is.
+    fn create(directory: &Path) -> Result<Segment> {
+        let (path, mark) = new_name(directory);
+        let create = || -> std::io::Result<File> {
+            let file = File::create_new(&path)?;
+            File::open(directory)?.sync_all()?;
+            Ok(file)
+        };
+        let file = create().map_err(|error| cannot("create", &path, &error))?;
+        Ok(Segment {
+            path,
+            mark,
+            file: Arc::new(file),
+            length: 0,
+            last: 0,
+            is_filled: false,
+        })
+    }
+
+    /// A new file, filled with zeros.
+    fn create_filled(directory: &Path, bytes: u64) -> Result<Segment> {
+        // What is left of a disk that is nearly full is for commits.
+        if space::of(directory).is_some_and(|disk| disk.free / 16 < bytes) {
+            return Err(EngineError::DiskFull);
+        }
+        let mut segment = Segment::create(directory)?;
+        if let Err(error) = segment.fill(bytes) {
+            let error = cannot("fill", &segment.path, &error);
+            segment.remove();
+            return Err(error);
+        }
+        segment.is_filled = true;
+        Ok(segment)
+    }
+
+    fn fill(&self, bytes: u64) -> std::io::Result<()> {
+        let zeros = vec![0; ZEROS.min(bytes as usize)];
+        for at in (0..bytes).step_by(zeros.len()) {
+            self.file.write_all_at(&zeros, at)?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// The same file for new records. Nobody may need the old ones.
+    fn renew(self) -> Result<Segment> {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        let (path, mark) = new_name(directory);
+        let rename = || -> std::io::Result<()> {
+            fs::rename(&self.path, &path)?;
+            File::open(directory)?.sync_all()
+        };
+        rename().map_err(|error| cannot("rename", &self.path, &error))?;
+        Ok(Segment {
+            path,
+            mark,
+            length: 0,
+            is_filled: true,
+            ..self
+        })
+    }
+
+    /// Lets go of a file that nobody needs.
+    pub(crate) fn remove(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// A spare to be made, by a thread that may take its time.
+pub(crate) struct SpareWanted {
+    directory: PathBuf,
+    bytes: u64,
+}
+
+impl SpareWanted {
+    /// Makes it of a retired segment, if there is one of about the right size.
+    pub(crate) fn make(&self, retired: &mut Vec<Segment>) -> Result<Segment> {
+        let sizes = self.bytes..self.bytes * 2;
+        match retired.iter().position(|one| sizes.contains(&one.length)) {
+            Some(at) => retired.swap_remove(at).renew(),
+            None => Segment::create_filled(&self.directory, self.bytes),
+        }
+    }
+}
+
 impl Journal {
     /// Begins a new journal, whose first record comes after `last`. What was there before must be in
     /// RocksDB for good, and goes.
-    pub(crate) fn begin(database: &Path, last: u64) -> Result<Journal> {
+    pub(crate) fn begin(database: &Path, last: u64, layout: Layout) -> Result<Journal> {
         let directory = database.join(DIRECTORY);
         let begin = || -> std::io::Result<()> {
             fs::create_dir_all(&directory)?;
@@ -78,35 +216,16 @@ impl Journal {
             File::open(database)?.sync_all()
         };
         begin().map_err(|error| cannot("begin", &directory, &error))?;
-        let mut journal = Journal {
+        Ok(Journal {
+            // It also makes last that the others are gone. Their indexes may be taken again.
+            segments: vec![Segment::create(&directory)?],
             directory,
-            segments: Vec::new(),
+            layout,
+            spare: None,
             last,
             synced: last,
             buffer: Vec::new(),
-        };
-        journal.add_segment()?;
-        Ok(journal)
-    }
-
-    fn add_segment(&mut self) -> Result<()> {
-        let path = self
-            .directory
-            .join(format!("{:020}.{EXTENSION}", self.last + 1));
-        let create = || -> std::io::Result<File> {
-            let file = File::create_new(&path)?;
-            // A file that nobody can find after a power cut would be of no use, synced as it is.
-            File::open(&self.directory)?.sync_all()?;
-            Ok(file)
-        };
-        let file = create().map_err(|error| cannot("create", &path, &error))?;
-        self.segments.push(Segment {
-            path,
-            file: Arc::new(file),
-            length: 0,
-            last: self.last,
-        });
-        Ok(())
+        })
     }
 
     /// Appends the batches as one record, whose index is returned. On an error nothing was appended.
@@ -115,23 +234,21 @@ impl Journal {
         batches: impl Iterator<Item = &'b Batch>,
         maxima: Maxima,
     ) -> Result<u64> {
-        if self.current().length >= SEGMENT_BYTES {
-            self.add_segment()?;
+        if self.is_time_for_next_segment() {
+            self.begin_next_segment()?;
         }
-        self.buffer.clear();
-        let mut record = Encoder::begin(&mut self.buffer, self.last + 1, self.synced, maxima);
+        let (last, synced) = (self.last + 1, self.synced);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let segment = self.current();
+        let mut record = Encoder::begin(&mut buffer, segment.mark, last, synced, maxima);
         for (family, key, value) in batches.flat_map(Batch::changes) {
             record.row(family as u8, key, value);
         }
         record.finish();
-        let last = self.last + 1;
-        let buffer = std::mem::take(&mut self.buffer);
-        let segment = self.current();
         if let Err(error) = segment.file.write_all_at(&buffer, segment.length) {
-            // What was written of it would be taken for a damaged record once others follow.
-            if let Err(error) = segment.file.set_len(segment.length) {
-                fatal("the journal could not be cut back", &error);
-            }
+            // The room is needed; and if that fails too, the next record is written over what is there.
+            let _ = segment.file.set_len(segment.length);
             return Err(cannot("write", &segment.path, &error));
         }
         segment.length += buffer.len() as u64;
@@ -145,6 +262,23 @@ impl Journal {
     fn current(&mut self) -> &mut Segment {
         let at = self.segments.len() - 1;
         &mut self.segments[at]
+    }
+
+    /// A file that grows is left as soon as there is a better one.
+    fn is_time_for_next_segment(&mut self) -> bool {
+        let has_spare = self.spare.is_some();
+        let full = self.layout.segment;
+        let current = self.current();
+        current.length >= full || has_spare && !current.is_filled
+    }
+
+    fn begin_next_segment(&mut self) -> Result<()> {
+        let next = match self.spare.take() {
+            Some(spare) => spare,
+            None => Segment::create(&self.directory)?,
+        };
+        self.segments.push(next);
+        Ok(())
     }
 
     /// What must be synced to have all records so far on the disk; none if they are.
@@ -165,29 +299,44 @@ impl Journal {
         self.synced = self.synced.max(unsynced.last);
     }
 
-    /// Lets go of what RocksDB holds for good: all records up to `applied`.
-    pub(crate) fn retire(&mut self, applied: u64) {
-        while self.segments.len() > 1 && self.segments[0].last <= applied {
-            let segment = self.segments.remove(0);
-            if let Err(error) = fs::remove_file(&segment.path) {
-                tracing::warn!("cannot remove {}: {error}", segment.path.display());
-            }
-        }
+    /// Takes out what RocksDB holds for good: the segments of records up to `applied`.
+    pub(crate) fn retire(&mut self, applied: u64) -> Vec<Segment> {
+        let is_over = |segment: &&Segment| segment.last <= applied;
+        let others = &self.segments[..self.segments.len() - 1];
+        let count = others.iter().take_while(is_over).count();
+        self.segments.drain(..count).collect()
     }
 
     /// Lets go of everything: RocksDB holds it for good.
     pub(crate) fn clear(&mut self) {
-        for segment in self.segments.drain(..) {
-            if let Err(error) = fs::remove_file(&segment.path) {
-                tracing::warn!("cannot remove {}: {error}", segment.path.display());
-            }
-        }
+        let segments = self.segments.drain(..).chain(self.spare.take());
+        segments.for_each(Segment::remove);
     }
 
     /// Whether [`Journal::retire`] could let go of something if all of it were applied.
     pub(crate) fn is_long(&self) -> bool {
         self.segments.len() > 1
     }
+
+    /// Whether it is time to make a spare.
+    pub(crate) fn wanted_spare(&self) -> Option<SpareWanted> {
+        let current = self.segments.last()?;
+        let is_worth_it = current.is_filled || current.length >= self.layout.spare_after?;
+        (is_worth_it && self.spare.is_none()).then(|| SpareWanted {
+            directory: self.directory.clone(),
+            bytes: self.layout.segment,
+        })
+    }
+
+    pub(crate) fn take_spare(&mut self, spare: Segment) {
+        self.spare = Some(spare);
+    }
+}
+
+fn new_name(directory: &Path) -> (PathBuf, Mark) {
+    // Hashers have keys from the system's source of randomness.
+    let mark = Mark::new(RandomState::new().build_hasher().finish());
+    (directory.join(format!("{mark}.{EXTENSION}")), mark)
 }
 
 /// Whether there is nothing to be replayed.
@@ -204,6 +353,7 @@ pub(crate) fn is_empty(database: &Path) -> Result<bool> {
 }
 
 /// Whether all records were there.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Replayed {
     Whole,
     /// Some are missing, and those behind them were passed over.
@@ -214,58 +364,94 @@ pub(crate) enum Replayed {
 ///
 /// The journal of a process that was killed ends with a whole record or a part of one. After a power cut
 /// any of what was not synced may be missing, but what follows a gap is then not synced either, and is
-/// passed over: the state is one that existed. If it had been synced, the file is damaged.
+/// passed over: the state is one that existed. If it had been synced, the journal is damaged.
+///
+/// A server may be appending meanwhile. So a first look finds out how far the journal goes, and the second
+/// goes so far: a record that was there at the first look has all before it at the second.
 pub(crate) fn replay(
     database: &Path,
     applied: u64,
     mut visit: impl FnMut(&Record<'_>) -> Result<()>,
 ) -> Result<Replayed> {
+    let Some(extent) = survey(database)? else {
+        return Ok(Replayed::Gap);
+    };
     let mut last = applied;
-    let mut replayed = Replayed::Whole;
-    let mut damaged: Option<PathBuf> = None;
-    let segments = list(database).map_err(|error| cannot("list", database, &error))?;
-    for (_, path) in segments {
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            // The server that uses it has let go of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Replayed::Gap),
-            Err(error) => return Err(cannot("read", &path, &error)),
+    for (_, mark, path) in &extent.segments {
+        let Some(bytes) = read(path)? else {
+            return Ok(Replayed::Gap);
         };
         let mut rest = bytes.as_slice();
-        if damaged.is_none() {
-            while let Some((record, after)) = Record::read(rest) {
-                if record.index > last + 1 {
-                    break;
-                }
-                if record.index == last + 1 {
-                    visit(&record)?;
-                    last = record.index;
-                }
-                rest = after;
-            }
-        }
-        if rest.is_empty() {
-            continue;
-        }
-        let damaged = damaged.get_or_insert(path);
-        if let Some((record, _)) = journal::find(rest)
-            && record.index > last
+        while let Some((record, after)) = Record::read(rest, *mark)
+            && record.index <= extent.last.min(last + 1)
         {
-            if record.synced > last {
-                return Err(EngineError::Corrupt(format!(
-                    "{} is damaged: commit {} was synced, and is missing or unreadable",
-                    damaged.display(),
-                    last + 1
-                )));
+            if record.index > last {
+                visit(&record)?;
+                last = record.index;
             }
-            replayed = Replayed::Gap;
+            rest = after;
         }
     }
-    Ok(replayed)
+    if extent.synced > last {
+        return Err(EngineError::Corrupt(format!(
+            "{} is damaged: commit {} was synced, and is missing or unreadable",
+            database.join(DIRECTORY).display(),
+            last + 1
+        )));
+    }
+    match extent.last > last {
+        true => Ok(Replayed::Gap),
+        false => Ok(Replayed::Whole),
+    }
 }
 
-/// The segments, in order. None if there is no journal.
-pub(crate) fn list(database: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
+/// How far the journal goes.
+#[derive(Default)]
+struct Extent {
+    /// The segments that have records, in order, each with the index of its first.
+    segments: Vec<(u64, Mark, PathBuf)>,
+    /// The index of the last record, whether or not all before it are there.
+    last: u64,
+    /// The last that had been synced, as far as the records tell.
+    synced: u64,
+}
+
+/// Looks for records everywhere. None if a segment went meanwhile.
+fn survey(database: &Path) -> Result<Option<Extent>> {
+    let mut extent = Extent::default();
+    for (mark, path) in list(database).map_err(|error| cannot("list", database, &error))? {
+        let Some(bytes) = read(&path)? else {
+            return Ok(None);
+        };
+        let mut first = None;
+        for record in journal::find(&bytes, mark) {
+            first.get_or_insert(record.index);
+            extent.last = extent.last.max(record.index);
+            extent.synced = extent.synced.max(record.synced);
+        }
+        if let Some(first) = first {
+            extent.segments.push((first, mark, path));
+        }
+    }
+    extent.segments.sort_by_key(|(first, ..)| *first);
+    Ok(Some(extent))
+}
+
+/// What is in a segment. None if the server that uses it has let go of it: what was read of it may have
+/// been written over. It is given another name before that is done.
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    let read = || -> std::io::Result<Option<Vec<u8>>> {
+        let bytes = fs::read(path)?;
+        Ok(path.try_exists()?.then_some(bytes))
+    };
+    match read() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map_err(|error| cannot("read", path, &error)),
+    }
+}
+
+/// The segments and their marks, in no order. None if there is no journal.
+pub(crate) fn list(database: &Path) -> std::io::Result<Vec<(Mark, PathBuf)>> {
     let entries = match fs::read_dir(database.join(DIRECTORY)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -277,14 +463,13 @@ pub(crate) fn list(database: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
         if path
             .extension()
             .is_some_and(|extension| extension == EXTENSION)
-            && let Some(first) = path
+            && let Some(mark) = path
                 .file_stem()
-                .and_then(|stem| stem.to_str()?.parse().ok())
+                .and_then(|stem| Mark::of_name(stem.to_str()?))
         {
-            segments.push((first, path));
+            segments.push((mark, path));
         }
     }
-    segments.sort();
     Ok(segments)
 }
 

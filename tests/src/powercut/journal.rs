@@ -1,19 +1,25 @@
 //! The shim's journal, and what follows from it: which bytes last, which names last, and how to take
 //! back those that do not.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{Damage, FileId, identify};
+
+/// What the kernel writes back at a time.
+const PAGE: u64 = 4096;
 
 /// What the shim wrote down, each list in order of time.
 #[derive(Default)]
 pub struct Journal {
     changes: Vec<Change>,
     sizes: Vec<(u64, FileId, Size)>,
-    synced_files: HashSet<FileId>,
+    overwrites: Vec<(FileId, Overwrite)>,
+    /// When the last sync of each file began.
+    synced_files: HashMap<FileId, u64>,
     /// When the last sync of each directory began.
     synced_dirs: HashMap<PathBuf, u64>,
 }
@@ -36,6 +42,19 @@ enum What {
     },
 }
 
+/// Bytes of one page that were written over.
+#[derive(Clone, Copy)]
+pub struct Overwrite {
+    time: u64,
+    at: u64,
+    length: u64,
+    /// Where the old ones are kept.
+    kept: u64,
+}
+
+/// Overwrites by page, in order of time.
+pub type Pages = BTreeMap<u64, Vec<Overwrite>>;
+
 enum Size {
     Synced(u64),
     Truncated(u64),
@@ -56,6 +75,7 @@ impl Journal {
         }
         journal.changes.sort_by_key(|change| change.time);
         journal.sizes.sort_by_key(|(time, ..)| *time);
+        journal.overwrites.sort_by_key(|(_, one)| one.time);
         Ok(journal)
     }
 
@@ -79,9 +99,22 @@ impl Journal {
                 let size = Size::Truncated(size.parse().ok()?);
                 self.sizes.push((time, id.to_owned(), size));
             }
+            ["overwrite", _, id, at, length, kept, _] => {
+                let (at, length, kept) =
+                    (at.parse().ok()?, length.parse().ok()?, kept.parse().ok()?);
+                let whole = Overwrite {
+                    time,
+                    at,
+                    length,
+                    kept,
+                };
+                let pages = whole.split().map(|page| (id.to_owned(), page));
+                self.overwrites.extend(pages);
+            }
             ["sync", _, id, size, _] => {
                 let size = Size::Synced(size.parse().ok()?);
-                self.synced_files.insert(id.to_owned());
+                let latest = self.synced_files.entry(id.to_owned()).or_default();
+                *latest = time.max(*latest);
                 self.sizes.push((time, id.to_owned(), size));
             }
             ["syncdir", _, path] => {
@@ -114,6 +147,20 @@ impl Journal {
         durable
     }
 
+    /// The overwritten bytes that no sync has made last, by file.
+    pub fn unsettled_overwrites(&self) -> HashMap<FileId, Pages> {
+        let mut files: HashMap<FileId, Pages> = HashMap::new();
+        for (id, overwrite) in &self.overwrites {
+            let synced = self.synced_files.get(id);
+            if synced.is_none_or(|&began| began <= overwrite.time) {
+                let pages = files.entry(id.clone()).or_default();
+                let page = pages.entry(overwrite.at / PAGE).or_default();
+                page.push(*overwrite);
+            }
+        }
+        files
+    }
+
     /// The changes that no sync has made last. In each directory, these are the latest ones.
     pub fn unsettled_changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| !self.settled(change))
@@ -123,7 +170,39 @@ impl Journal {
         let dir = change.path.parent().unwrap_or(&change.path);
         let dir_synced = self.synced_dirs.get(dir);
         dir_synced.is_some_and(|&began| began > change.time)
-            || matches!(&change.what, What::Created(id) if self.synced_files.contains(id))
+            || matches!(&change.what, What::Created(id) if self.synced_files.contains_key(id))
+    }
+}
+
+impl Overwrite {
+    fn split(self) -> impl Iterator<Item = Overwrite> {
+        let end = self.at + self.length;
+        let mut at = self.at;
+        std::iter::from_fn(move || {
+            let length = (PAGE - at % PAGE).min(end - at);
+            let kept = self.kept + (at - self.at);
+            let page = Overwrite {
+                at,
+                length,
+                kept,
+                ..self
+            };
+            at += length;
+            (length > 0).then_some(page)
+        })
+    }
+
+    /// Brings back what is kept of the bytes, as far as the file has that place.
+    pub fn undo(&self, kept: &File, file: &File, damage: &mut Damage) -> io::Result<()> {
+        let length = file
+            .metadata()?
+            .len()
+            .saturating_sub(self.at)
+            .min(self.length);
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        kept.read_exact_at(&mut bytes, self.kept)?;
+        damage.brought_back += length;
+        file.write_all_at(&bytes, self.at)
     }
 }
 

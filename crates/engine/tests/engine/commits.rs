@@ -14,7 +14,7 @@ use cairn_engine::{
     SyncMode,
 };
 
-use crate::support::{all_rows, committer, image, open, paths, ticker};
+use crate::support::{all_rows, committer, image, mark, open, paths, ticker};
 
 const THREADS: usize = 8;
 const COMMITS: usize = 60;
@@ -68,9 +68,9 @@ fn records(path: &Path) -> Vec<(u64, u64)> {
     let mut records = Vec::new();
     for name in paths(path) {
         if name.starts_with("journal") {
-            let bytes = fs::read(path.join(name)).unwrap();
+            let bytes = fs::read(path.join(&name)).unwrap();
             let mut rest = bytes.as_slice();
-            while let Some((record, after)) = Record::read(rest) {
+            while let Some((record, after)) = Record::read(rest, mark(&name)) {
                 records.push((record.index, record.synced));
                 rest = after;
             }

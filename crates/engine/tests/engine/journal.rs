@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cairn_encoding::journal::Record;
+use cairn_encoding::journal::{Encoder, Record};
+use cairn_encoding::system::Maxima;
 use cairn_engine::{Batch, Committer, Direction, Engine, EngineError, Family, SyncMode};
 
-use crate::support::{all_rows, committer, files, image, open, paths, settings};
+use crate::support::{all_rows, committer, files, image, mark, open, paths, settings};
 
 fn put(key: &[u8], value: &[u8]) -> Batch {
     let mut batch = Batch::new();
@@ -78,7 +79,7 @@ fn damage_the_fifth_record(path: &Path) {
     let mut bytes = fs::read(segment).unwrap();
     let mut rest = bytes.as_slice();
     for _ in 0..4 {
-        rest = Record::read(rest).unwrap().1;
+        rest = Record::read(rest, mark(segment)).unwrap().1;
     }
     let at = bytes.len() - rest.len() + 30;
     bytes[at] ^= 4;
@@ -89,10 +90,13 @@ fn damage_the_fifth_record(path: &Path) {
 fn died_at_once(mode: SyncMode) -> tempfile::TempDir {
     for _ in 0..100 {
         let died = died_after(9, mode);
-        let bytes = fs::read(&segments(died.path())[0]).unwrap();
+        let segment = &segments(died.path())[0];
+        let bytes = fs::read(segment).unwrap();
         let moved = Engine::open_read_only(died.path(), &settings()).unwrap();
         let is_young = moved.statistics().young_bytes > 0;
-        if is_young && Record::read(&bytes).is_some_and(|(first, _)| first.index == 1) {
+        if is_young
+            && Record::read(&bytes, mark(segment)).is_some_and(|(first, _)| first.index == 1)
+        {
             return died;
         }
     }
@@ -251,4 +255,54 @@ fn readers_see_commits_whole_and_never_an_older_one_again() {
         }
         is_over.store(true, Ordering::SeqCst);
     });
+}
+
+/// Its records had no mark, and its segments were named by the index of their first one.
+#[test]
+fn what_format_2_left_in_its_journal_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    fs::create_dir_all(directory.path().join("journal")).unwrap();
+    for first in [1, 11_u32] {
+        let name = format!("{first:020}.journal");
+        let segment = directory.path().join("journal").join(name);
+        let mut bytes = Vec::new();
+        for n in first..first + 10 {
+            let maxima = Maxima {
+                version: 0,
+                timestamp_ms: 0,
+            };
+            let mut record = Encoder::begin(&mut bytes, mark(&segment), n.into(), 0, maxima);
+            let key = (n - 1).to_be_bytes();
+            record.row(Family::Data as u8, &key, Some(&key));
+            record.finish();
+        }
+        fs::write(segment, bytes).unwrap();
+    }
+    assert_eq!(count(directory.path()).unwrap(), 20);
+    let engine = open(directory.path());
+    drop(committer(&engine, SyncMode::Always));
+    assert!(segments(directory.path()).is_empty());
+}
+
+#[test]
+fn segments_that_are_written_over_hold_what_was_committed_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::Always);
+    let value = vec![7; 1 << 20];
+    for n in 0..150_u32 {
+        let mut batch = put(&n.to_be_bytes(), &n.to_be_bytes());
+        batch.put(Family::Metadata, b"bulk", value.clone());
+        committer.commit(batch).wait().unwrap();
+    }
+    let bytes: u64 = segments(directory.path())
+        .into_iter()
+        .map(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()))
+        .sum();
+    assert!(
+        bytes < 150 << 20,
+        "{bytes} bytes: all that was ever written"
+    );
+    assert_eq!(count(image(directory.path()).path()).unwrap(), 150);
 }

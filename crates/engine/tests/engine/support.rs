@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_encoding::journal::Mark;
 use cairn_engine::{
     Batch, Clock, Committer, Direction, Engine, EngineOptions, Family, LocalCommitter, Result,
     SyncMode, SystemTime,
@@ -62,6 +63,11 @@ pub fn paths(directory: &Path) -> Vec<PathBuf> {
     }
     paths.sort();
     paths
+}
+
+/// The mark of the records in a segment of the journal.
+pub fn mark(segment: &Path) -> Mark {
+    Mark::of_name(segment.file_stem().unwrap().to_str().unwrap()).unwrap()
 }
 
 /// What the files of a directory hold, by name.
