@@ -367,7 +367,7 @@ pub(crate) enum Replayed {
 /// passed over: the state is one that existed. If it had been synced, the journal is damaged.
 ///
 /// A server may be appending meanwhile. So a first look finds out how far the journal goes, and the second
-/// goes so far: a record that was there at the first look has all before it at the second.
+/// must come as far: a record that was there at the first look has all before it at the second.
 pub(crate) fn replay(
     database: &Path,
     applied: u64,
@@ -383,7 +383,7 @@ pub(crate) fn replay(
         };
         let mut rest = bytes.as_slice();
         while let Some((record, after)) = Record::read(rest, *mark)
-            && record.index <= extent.last.min(last + 1)
+            && record.index <= last + 1
         {
             if record.index > last {
                 visit(&record)?;
