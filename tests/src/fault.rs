@@ -92,14 +92,14 @@ impl fmt::Display for Outcome {
             f,
             "{rounds} rounds, {interrupted_starts} more ends while starting, {checked_offline} offline checks; \
              {} commands acknowledged, {} of them lost, {} kept without a reply; \
-             the cuts took {} bytes, {} files, {} changes of names, and brought back {} bytes",
+             the cuts took {} bytes, {} files, {} changes of names; {} bytes had been written over",
             tally.acknowledged,
             tally.lost,
             tally.unanswered_but_kept,
             damage.bytes,
             damage.files,
             damage.names,
-            damage.brought_back,
+            damage.written_over,
         )
     }
 }

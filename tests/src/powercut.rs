@@ -46,8 +46,8 @@ pub struct Damage {
     pub files: usize,
     /// Renames and unlinks undone.
     pub names: usize,
-    /// Bytes that had been written over.
-    pub brought_back: u64,
+    /// Bytes that had been written over, whether they came back or not.
+    pub written_over: u64,
 }
 
 impl std::ops::AddAssign for Damage {
@@ -55,7 +55,7 @@ impl std::ops::AddAssign for Damage {
         self.bytes += other.bytes;
         self.files += other.files;
         self.names += other.names;
-        self.brought_back += other.brought_back;
+        self.written_over += other.written_over;
     }
 }
 
@@ -99,7 +99,10 @@ impl PowerCut {
     /// Takes back what the process, which has ended, did not make durable.
     pub fn cut(&mut self, severity: Severity, rng: &mut Rng) -> io::Result<Damage> {
         let journal = Journal::read(&self.journal())?;
-        let mut damage = Damage::default();
+        let mut damage = Damage {
+            written_over: journal.written_over(),
+            ..Damage::default()
+        };
         self.undo_names(&journal, severity, rng, &mut damage)?;
         self.undo_overwrites(&journal, severity, rng, &mut damage)?;
         self.cut_tails(&journal, severity, rng, &mut damage)?;

@@ -56,7 +56,7 @@ fn always_loses_nothing_where_files_are_used_again() {
         bulk: true,
         ..always(Program::Cairn)
     });
-    assert!(outcome.damage.brought_back > 0, "{outcome:?}");
+    assert!(outcome.damage.written_over > 0, "{outcome:?}");
 }
 
 /// That something is lost shows that the power was really cut.

@@ -147,6 +147,11 @@ impl Journal {
         durable
     }
 
+    /// How many bytes were written over.
+    pub fn written_over(&self) -> u64 {
+        self.overwrites.iter().map(|(_, one)| one.length).sum()
+    }
+
     /// The overwritten bytes that no sync has made last, by file.
     pub fn unsettled_overwrites(&self) -> HashMap<FileId, Pages> {
         let mut files: HashMap<FileId, Pages> = HashMap::new();
@@ -201,7 +206,7 @@ impl Overwrite {
             .min(self.length);
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         kept.read_exact_at(&mut bytes, self.kept)?;
-        damage.brought_back += length;
+        damage.bytes += length;
         file.write_all_at(&bytes, self.at)
     }
 }
