@@ -81,7 +81,7 @@ fn paths(database: &Path) -> Vec<PathBuf> {
 enum Step {
     Append(usize),
     Sync,
-    /// RocksDB has everything, for good.
+    /// RocksDB has more, for good.
     Drain,
     PowerCut,
 }
@@ -176,7 +176,8 @@ impl Model {
             self.files.push(File::open(&path).unwrap());
             self.seen.insert(path, bytes);
         }
-        self.applied = self.values.len() as u64;
+        let young = self.values.len() - self.applied as usize;
+        self.applied += self.random(young + 1) as u64;
         let had_spare = self.journal.spare.is_some();
         self.journal.tend(self.applied);
         let spare = self.journal.spare.as_ref().map(|spare| spare.file.clone());
