@@ -453,6 +453,8 @@ pub struct WriteTxn {
     encoded: Vec<u8>,
     /// Something was taken from the queues, and is gone from them unless the commit succeeds.
     has_taken: bool,
+    /// The current command did.
+    takes: bool,
 }
 
 impl Deref for WriteTxn {
@@ -483,6 +485,7 @@ impl WriteTxn {
             staged_before: 0,
             encoded: Vec::new(),
             has_taken: false,
+            takes: false,
         }
     }
 
@@ -499,6 +502,7 @@ impl WriteTxn {
         self.read.batch.savepoint();
         self.read.moved_before.clone_from(&self.read.moved);
         self.staged_before = self.staged.len();
+        self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
         self.read.lookups.set(Lookups::default());
         if self.read.work_left.get().is_some() {
@@ -518,17 +522,21 @@ impl WriteTxn {
         self.read.batch.rollback();
         self.read.moved.clone_from(&self.read.moved_before);
         self.staged.truncate(self.staged_before);
-        self.forget_queues();
+        // What the commands before it have taken is gone for good.
+        if std::mem::take(&mut self.takes) {
+            self.read.store.queues().clear();
+        }
     }
 
     /// What is popped next: see [`crate::queues`]. To be asked for by whoever takes from them.
     pub(crate) fn queues(&mut self) -> &Queues {
-        self.has_taken = true;
+        self.takes = true;
         self.read.store.queues()
     }
 
     fn forget_queues(&mut self) {
-        if std::mem::take(&mut self.has_taken) {
+        let takes = std::mem::take(&mut self.takes);
+        if std::mem::take(&mut self.has_taken) || takes {
             self.read.store.queues().clear();
         }
     }
@@ -545,7 +553,7 @@ impl WriteTxn {
 
     /// Takes the changes out, to be committed; the transaction is as new.
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
-        self.has_taken = false;
+        (self.has_taken, self.takes) = (false, false);
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 
