@@ -148,7 +148,7 @@ impl Batch {
         self.rows.rows()
     }
 
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> + Clone {
         self.rows.hashes()
     }
 

@@ -19,6 +19,7 @@ use rust_rocksdb::{
 use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::{EngineError, Result};
+use crate::expected::Expected;
 use crate::family::Family;
 use crate::filter::{FilterCounters, Gate};
 use crate::journal::{self, Replayed};
@@ -412,6 +413,11 @@ impl Engine {
             Known::Row(row) => Some(Kept::of(row)),
             Known::Below(_) => None,
         }
+    }
+
+    /// Has rows brought near that will be asked for, if they are in memory.
+    pub fn expect(&self, rows: &Expected) {
+        self.young.expect(rows.hashes());
     }
 
     /// Walks the rows in `[lower, upper)`; an empty `upper` is no bound. With a batch, its changes are

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
 
+use crate::expected::prefetch;
 use crate::family::Family;
 
 /// What stands before the key: kind, whether it is deleted, and the key's length.
@@ -98,6 +99,15 @@ impl Row {
     pub(crate) fn share(self) -> (Arc<[u8]>, usize) {
         let value_at = self.value_at();
         (self.0, value_at)
+    }
+
+    /// Has the beginning of the row brought near: its reference count, its key, and a small value.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        let start = Arc::as_ptr(&self.0).cast::<u8>();
+        for offset in [0, 64, 128] {
+            prefetch(start.wrapping_add(offset));
+        }
     }
 
     /// How many bytes it takes.

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::expected::prefetch;
 use crate::row::{Kind, Row};
 
 /// The smallest table that is not empty.
@@ -43,13 +44,6 @@ impl Slot {
     }
 }
 
-/// What is brought into the processor's caches: the row comes second, as it is found by the slot.
-#[derive(Clone, Copy)]
-pub(crate) enum Touch {
-    Slot,
-    Row,
-}
-
 #[derive(Default)]
 pub(crate) struct Table {
     /// A power of two, or none.
@@ -72,7 +66,7 @@ impl Table {
         self.slots.iter().filter_map(|slot| slot.row.as_ref())
     }
 
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> + Clone {
         let slots = self.slots.iter();
         slots
             .filter(|slot| slot.row.is_some())
@@ -104,22 +98,6 @@ impl Table {
         }
     }
 
-    /// Brings the slot where a row begins to be searched, or the row there, into the processor's caches. Asked
-    /// for one after the other, without a use for the answer, many are fetched from memory at once; what the
-    /// answer is does not matter, as long as it is asked for.
-    #[inline]
-    pub(crate) fn touch(&self, hash: u32, what: Touch) -> u32 {
-        if self.slots.is_empty() {
-            return 0;
-        }
-        let slot = &self.slots[hash as usize & self.mask()];
-        match (what, &slot.row) {
-            (Touch::Slot, _) => slot.hash,
-            (Touch::Row, Some(row)) => row.family() as u32,
-            (Touch::Row, None) => 0,
-        }
-    }
-
     #[inline]
     pub(crate) fn get(&self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Option<&Slot> {
         if self.slots.is_empty() {
@@ -127,6 +105,31 @@ impl Table {
         }
         let slot = &self.slots[self.place(hash, kind.into(), key)];
         slot.row.is_some().then_some(slot)
+    }
+
+    #[inline]
+    fn first_slot(&self, hash: u32) -> Option<&Slot> {
+        self.slots
+            .get(hash as usize & self.slots.len().wrapping_sub(1))
+    }
+
+    /// Has the slot brought near that a row of this hash most likely has.
+    #[inline]
+    pub(crate) fn expect_slot(&self, hash: u32) {
+        if let Some(slot) = self.first_slot(hash) {
+            prefetch(slot);
+        }
+    }
+
+    /// Has the row brought near, once the slot is.
+    #[inline]
+    pub(crate) fn expect_row(&self, hash: u32) {
+        if let Some(slot) = self.first_slot(hash)
+            && slot.hash == hash
+            && let Some(row) = &slot.row
+        {
+            row.expect();
+        }
     }
 
     /// Puts a row in its place; the one that was there is returned.

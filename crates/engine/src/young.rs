@@ -16,7 +16,6 @@
 //! goes before what is asked for often, and walks do not come through here, but for those over small
 //! collections (see `whole`).
 
-use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +29,7 @@ use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
 use crate::row::{Kind, Row, hash, long_hash};
-use crate::table::{Slot, Table, Touch};
+use crate::table::{Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 const ROW_OVERHEAD: usize = 80;
@@ -280,14 +279,14 @@ impl State {
         &self.rows[shard_of(hash)]
     }
 
-    /// Brings everything that a batch will change into the processor's caches, while nothing depends on it: to
-    /// wait for one row after the other takes longer than all the rest of a commit.
-    fn touch(&self, batch: &Batch) {
-        for what in [Touch::Slot, Touch::Row] {
-            let answers = batch
-                .hashes()
-                .map(|hash| self.table(hash).touch(hash, what));
-            black_box(answers.fold(0, u32::wrapping_add));
+    /// Has rows brought near: to wait for one after the other takes longer than all else that is done with
+    /// them.
+    fn expect(&self, hashes: impl Iterator<Item = u32> + Clone) {
+        for hash in hashes.clone() {
+            self.table(hash).expect_slot(hash);
+        }
+        for hash in hashes {
+            self.table(hash).expect_row(hash);
         }
     }
 
@@ -418,6 +417,11 @@ impl Young {
         })
     }
 
+    /// Has rows brought near that will be asked for.
+    pub(crate) fn expect(&self, hashes: &[u32]) {
+        self.state.read().expect(hashes.iter().copied());
+    }
+
     fn is_worth_keeping(&self, size: usize) -> bool {
         size <= LARGEST.min(self.shard_limit / 16)
     }
@@ -447,7 +451,7 @@ impl Young {
         let (was_empty, was_full) = (state.active.is_empty(), state.active.bytes >= self.full);
         let facts = facts(index, maxima).map(|row| (hash(row.family(), row.key()), row));
         for batch in batches {
-            state.touch(&batch);
+            state.expect(batch.hashes());
             for (hash, row) in batch.into_rows() {
                 state.put_young(hash, row, self.shard_limit);
             }
