@@ -12,7 +12,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use cairn_resp::{Args as Words, Limits, Parsed, Parser, Progress, Reply, ReplyStream, Writer};
+use cairn_resp::{
+    Args as Words, Limits, Parsed, Parser, Progress, ProtocolError, Reply, ReplyStream, Writer,
+};
 use cairn_store::Error;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -32,6 +34,8 @@ const KEPT_PENDING: usize = 256;
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
 const GULP_BYTES: usize = 1024 * 1024;
+/// How many requests are parsed before the first of them runs.
+const LOOK_AHEAD: usize = 16;
 /// How many commits of its thread a command waits for before it queues up for its latches.
 const MOST_WAITS_FOR_COMMITS: usize = 8;
 /// How much may wait of what a client sends while it takes its replies slowly.
@@ -90,6 +94,50 @@ struct Gulp {
     pending: Vec<PendingReply>,
 }
 
+/// Requests that are parsed and have yet to run.
+#[derive(Default)]
+struct Requests {
+    words: Vec<Words>,
+    /// Where in the input they lie.
+    parsed: Vec<Range<usize>>,
+    /// How many of them have run.
+    done: usize,
+}
+
+impl Requests {
+    /// To be called when all have run. One that is not complete comes first from now on.
+    fn begin(&mut self) {
+        if self.parsed.len() < self.words.len() {
+            self.words.swap(0, self.parsed.len());
+        }
+        self.parsed.clear();
+        self.done = 0;
+    }
+
+    /// Where the words of the request behind those that are parsed belong.
+    fn room(&mut self) -> &mut Words {
+        if self.words.len() == self.parsed.len() {
+            self.words.push(Words::new());
+        }
+        &mut self.words[self.parsed.len()]
+    }
+
+    fn next_length(&self) -> Option<usize> {
+        self.parsed.get(self.done).map(Range::len)
+    }
+
+    fn next(&mut self) -> &Words {
+        self.done += 1;
+        &self.words[self.done - 1]
+    }
+
+    /// The argument that is a key of most commands.
+    fn likely_keys<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let requests = self.words.iter().zip(&self.parsed);
+        requests.filter_map(|(words, place)| words.iter(&input[place.clone()]).nth(1))
+    }
+}
+
 struct PendingReply {
     /// None if the client does not want it: then it is only waited for.
     place: Option<Range<usize>>,
@@ -122,19 +170,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn serve_until_gone(&mut self) -> Result<(), Gone> {
-        let mut words = Words::new();
+        let mut requests = Requests::default();
         loop {
-            let limits = self.limits();
             self.unparsed = self.input.len() - self.start;
-            match self
-                .parser
-                .parse(&self.input[self.start..], &limits, &mut words)
-            {
+            match self.look_ahead(&mut requests) {
                 Ok(Parsed::Complete { consumed }) => {
+                    let words = requests.next();
                     if !words.is_empty() {
                         // The input is lent to the command while it runs.
                         let input = std::mem::take(&mut self.input);
-                        self.run(&words, &input[self.start..]).await?;
+                        self.run(words, &input[self.start..]).await?;
                         self.input = input;
                     }
                     self.start += consumed;
@@ -161,6 +206,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Tells how long the next request is. If none is parsed yet, all are parsed that have arrived, up to a
+    /// number; so that what they will ask for is on its way from memory before the first of them runs.
+    fn look_ahead(&mut self, requests: &mut Requests) -> Result<Parsed, ProtocolError> {
+        if let Some(consumed) = requests.next_length() {
+            return Ok(Parsed::Complete { consumed });
+        }
+        let limits = self.limits();
+        // What a client may send changes when it has said who it is.
+        let most = if limits.authenticated { LOOK_AHEAD } else { 1 };
+        let mut at = self.start;
+        requests.begin();
+        while requests.parsed.len() < most {
+            let buffer = &self.input[at..];
+            match self.parser.parse(buffer, &limits, requests.room()) {
+                Ok(Parsed::Complete { consumed }) => {
+                    requests.parsed.push(at..at + consumed);
+                    at += consumed;
+                }
+                stopped if requests.parsed.is_empty() => return stopped,
+                // It is met again when its turn has come.
+                _ => break,
+            }
+        }
+        if requests.parsed.len() > 1 {
+            let database = self.session.database;
+            let names = requests.likely_keys(&self.input);
+            self.session.server.store.expect(database, names);
+        }
+        self.look_ahead(requests)
     }
 
     fn limits(&self) -> Limits {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cairn_encoding::row;
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_engine::{
-    Clock, Commit, Committer, Engine, EngineError, EngineOptions, Family, LOCAL_REGION,
+    Clock, Commit, Committer, Engine, EngineError, EngineOptions, Expected, Family, LOCAL_REGION,
     LocalCommitter, SyncMode, TimeSource,
 };
 
@@ -16,6 +16,7 @@ use crate::databases::{self, Databases};
 use crate::error::{Error, Result};
 use crate::expirer::Expirer;
 use crate::fresh::StagingRow;
+use crate::key::Key;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
 use crate::queues::Queues;
@@ -169,6 +170,16 @@ impl Store {
 
     pub(crate) fn legacy_is_gone(&self) {
         self.may_have_legacy.store(false, Ordering::Release);
+    }
+
+    /// Has the processor bring near what commands on these keys will ask for first.
+    pub fn expect<'n>(&self, database: u32, names: impl Iterator<Item = &'n [u8]>) {
+        let index = self.databases.index_of(database);
+        let mut rows = Expected::default();
+        for name in names {
+            rows.add(Family::Metadata, Key::new(index, name).metadata());
+        }
+        self.engine.expect(&rows);
     }
 
     /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The
