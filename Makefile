@@ -10,7 +10,7 @@ CARGO ?= cargo
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench instructions \
-        build-tools test-tools clean
+        larger-than-memory build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
@@ -67,6 +67,13 @@ bench: build test-tools
 instructions: build-tools test-tools
 	$(CARGO) build --release --package cairn-server --example instructions
 	tests/instructions/run $(if $(RECORD),--record)
+
+# More data than memory: what reads cost, whether writes stall, what stays in memory. Takes half an hour and
+# 15 GB; QUICK=1 a minute and 2 GB: make larger-than-memory MEGABYTES=5120 MEMORY=256 SECONDS=600 DIR=/var/tmp
+larger-than-memory: build
+	$(CARGO) run --release --package cairn-tests --bin larger_than_memory -- \
+	    $(if $(QUICK),--megabytes 600 --memory 128 --seconds 15) $(if $(MEGABYTES),--megabytes $(MEGABYTES)) \
+	    $(if $(MEMORY),--memory $(MEMORY)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DIR),--dir $(DIR))
 
 # Ten minutes of fuzzing the protocol parser.
 FUZZ_SECONDS ?= 600

@@ -11,6 +11,8 @@ use std::time::Duration;
 use cairn_encoding::system::{Maxima, SystemKey, value};
 use cairn_encoding::{FORMAT_VERSION, row};
 use parking_lot::Mutex;
+use rust_rocksdb::perf::{PerfContext, PerfMetric};
+use rust_rocksdb::statistics::Ticker;
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, DBPinnableSlice, Options,
     ReadOptions, Snapshot, WriteBatch, WriteBufferManager, WriteOptions,
@@ -202,6 +204,19 @@ pub struct Statistics {
     pub estimated_keys: u64,
     pub write_stopped: bool,
     pub delayed_write_rate: u64,
+    /// What was written since the start: memtables as tables, tables merged, RocksDB's log.
+    pub flushed_bytes: u64,
+    pub compacted_bytes: u64,
+    pub logged_bytes: u64,
+    /// Blocks that were asked for since the start, and not in the cache.
+    pub missed_data_blocks: u64,
+    pub missed_index_blocks: u64,
+    pub missed_filter_blocks: u64,
+}
+
+/// How many blocks of tables the calling thread has read from files in its life.
+pub fn block_reads() -> u64 {
+    PerfContext::default().metric(PerfMetric::BlockReadCount)
 }
 
 pub struct Engine {
@@ -751,6 +766,12 @@ impl Engine {
             },
             write_stopped: whole("rocksdb.is-write-stopped") != 0,
             delayed_write_rate: whole("rocksdb.actual-delayed-write-rate"),
+            flushed_bytes: self.options.get_ticker_count(Ticker::FlushWriteBytes),
+            compacted_bytes: self.options.get_ticker_count(Ticker::CompactWriteBytes),
+            logged_bytes: self.options.get_ticker_count(Ticker::WalFileBytes),
+            missed_data_blocks: self.options.get_ticker_count(Ticker::BlockCacheDataMiss),
+            missed_index_blocks: self.options.get_ticker_count(Ticker::BlockCacheIndexMiss),
+            missed_filter_blocks: self.options.get_ticker_count(Ticker::BlockCacheFilterMiss),
         }
     }
 

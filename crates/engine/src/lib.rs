@@ -34,7 +34,7 @@ pub const LOCAL_REGION: u64 = 1;
 pub use batch::Batch;
 pub use clock::{Clock, ManualTime, SystemTime, TimeSource};
 pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
-pub use engine::{Engine, Kept, Statistics, Value};
+pub use engine::{Engine, Kept, Statistics, Value, block_reads};
 pub use error::{EngineError, Result};
 pub use expected::Expected;
 pub use family::Family;

@@ -28,6 +28,14 @@ pub const COMMANDS: &[Command] = &[command("debug", -2, Handler::Container)
     )];
 
 const SUBCOMMANDS: &[Command] = &[
+    command("block-reads", 2, Handler::Session(block_reads))
+        .flags(FLAGS)
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Tells how many blocks were read from files for this connection and those on its thread.",
+        ),
     command("compact", 2, Handler::Admin(compact))
         .flags(FLAGS)
         .about(
@@ -81,6 +89,10 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(FLAGS)
         .about(GROUP, "1.0.0", "O(1)", "Prints this help."),
 ];
+
+fn block_reads(_: &mut Session, _: &Args) -> Result<Reply> {
+    Ok(Reply::Int(cairn_engine::block_reads() as i64))
+}
 
 fn compact(server: &Server, _: &Args) -> Result<Reply> {
     server.store.engine().compact()?;

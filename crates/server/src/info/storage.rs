@@ -37,6 +37,18 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
     report.field("storage_running_flushes", statistics.running_flushes);
     report.field("storage_write_stopped", u8::from(statistics.write_stopped));
     report.field("storage_delayed_write_rate", statistics.delayed_write_rate);
+    report.field("storage_flushed_bytes", statistics.flushed_bytes);
+    report.field("storage_compacted_bytes", statistics.compacted_bytes);
+    report.field("storage_logged_bytes", statistics.logged_bytes);
+    report.field("storage_missed_data_blocks", statistics.missed_data_blocks);
+    report.field(
+        "storage_missed_index_blocks",
+        statistics.missed_index_blocks,
+    );
+    report.field(
+        "storage_missed_filter_blocks",
+        statistics.missed_filter_blocks,
+    );
     report.field("storage_commits", server.stats.commits.get());
     if let Some(disk) = engine.free_disk_bytes() {
         report.field("storage_disk_free_bytes", disk.free);
