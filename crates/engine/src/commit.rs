@@ -355,7 +355,8 @@ fn drain_loop(shared: &Shared) {
         while !queue.closed && !shared.engine.has_young() {
             shared.young.wait(&mut queue);
         }
-        if !queue.closed && !shared.engine.is_full_of_young() {
+        let is_urgent = shared.engine.is_full_of_young() && rest != AFTER_FAILURE;
+        if !queue.closed && !is_urgent {
             shared.young.wait_for(&mut queue, rest);
         }
         if queue.closed {

@@ -6,11 +6,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_encoding::system::{Maxima, SystemKey, value};
 use cairn_encoding::{FORMAT_VERSION, row};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rust_rocksdb::perf::{PerfContext, PerfMetric};
 use rust_rocksdb::statistics::Ticker;
 use rust_rocksdb::{
@@ -550,15 +550,25 @@ impl Engine {
 
     /// Makes sure that more may be committed, if need be by waiting.
     pub(crate) fn make_room(&self) -> Result<()> {
+        if !self.young.is_full(2) {
+            return Ok(());
+        }
+        let _one_at_a_time = self.draining.lock();
         if self.young.is_full(2) {
-            self.drain()?;
+            // What was set aside before, or was left by a drain that failed, must go first.
+            if self.young.is_draining() {
+                self.drain_generation()?;
+            }
+            // It is drained while others commit.
+            self.young.rotate();
         }
         Ok(())
     }
 
-    /// Whether there are enough young rows to drain them, however young they are.
+    /// Whether there are enough young rows to drain them, however young they are; or some that were set aside for
+    /// that.
     pub(crate) fn is_full_of_young(&self) -> bool {
-        self.young.is_full(1)
+        self.young.is_full(1) || self.young.is_draining()
     }
 
     /// Whether walks have come across young rows since this was last asked.
@@ -577,18 +587,28 @@ impl Engine {
 
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
-        let _one_at_a_time = self.draining.lock();
-        // One that an earlier, failed drain has left comes first.
+        let mut one_at_a_time = self.draining.lock();
+        // One that was set aside, or left by a drain that failed, comes first.
         let times = 1 + usize::from(self.young.is_draining());
         for _ in 0..times {
-            let Some(generation) = self.young.rotate() else {
-                break;
-            };
-            let rows = generation.sorted();
-            self.write_rows(&rows, generation.bytes())?;
-            self.applied.store(generation.applied, Ordering::Release);
-            self.young.drained(&rows);
+            self.drain_generation()?;
+            // Whoever waits for room comes before the next drain.
+            MutexGuard::bump(&mut one_at_a_time);
         }
+        Ok(())
+    }
+
+    /// Called with the lock for drains held.
+    fn drain_generation(&self) -> Result<()> {
+        let Some(generation) = self.young.rotate() else {
+            return Ok(());
+        };
+        let rows = generation.sorted();
+        let started = Instant::now();
+        self.write_rows(&rows, generation.bytes())?;
+        self.young.note_drain(generation.bytes(), started.elapsed());
+        self.applied.store(generation.applied, Ordering::Release);
+        self.young.drained(&rows);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crate::listener::Listener;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
+const LEAST_BACKGROUND_JOBS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -20,7 +21,7 @@ pub struct EngineOptions {
     pub memory: usize,
     /// Threads for flushes and compactions.
     pub background_threads: usize,
-    /// The most that compactions may write per second; tuned down automatically.
+    /// The most that flushes and compactions may write per second.
     pub compaction_rate: usize,
     /// The most tables that are kept open; None: all of them.
     pub open_tables: Option<usize>,
@@ -77,7 +78,10 @@ impl Memory {
 
 pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gate>) -> Options {
     let mut options = Options::default();
-    options.increase_parallelism(settings.background_threads as i32);
+    // One is for flushes. Compactions above must not wait for a long one below: files would pile up that every
+    // read has to pass, until writes are held up.
+    let background_jobs = settings.background_threads.max(LEAST_BACKGROUND_JOBS);
+    options.increase_parallelism(background_jobs as i32);
     options.set_write_buffer_manager(&memory.write_buffers);
     // There is one writer, the drain; it writes in key order, which this makes use of.
     options.set_allow_concurrent_memtable_write(false);
@@ -87,9 +91,13 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     // closed table costs a point read several block reads.
     let open_tables = settings.open_tables.and_then(|count| count.try_into().ok());
     options.set_max_open_files(open_tables.unwrap_or(-1));
-    // Compactions write in bursts that would hold up a foreground fsync; the limiter spreads them, and
-    // slows down by itself while little is to be done.
-    options.set_auto_tuned_ratelimiter(settings.compaction_rate as i64, 100_000, 10);
+    // Compactions write in bursts that would hold up a foreground fsync; the limiter spreads them. The one that
+    // tunes itself slows down while little is to be done, and takes minutes to find back when much is.
+    options.set_ratelimiter(settings.compaction_rate as i64, 100_000, 10);
+    // Writes that are to be slowed down start with this, and RocksDB finds out what is right from there. From
+    // a much higher rate it would have to stop them; at a much lower one a drain, whose size was right
+    // before, would take longer than commits may wait.
+    options.set_delayed_write_rate(memory.young as u64 * 8);
     // Hand dirty pages to the disk as they come instead of all at once at the end of a file.
     options.set_bytes_per_sync(MIB as u64);
     options.set_wal_bytes_per_sync(512 * KIB as u64);

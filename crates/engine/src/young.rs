@@ -17,7 +17,8 @@
 //! collections (see `whole`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
@@ -46,6 +47,10 @@ const LARGEST: usize = 32 * 1024;
 const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
+/// How long a drain should take at most.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+/// A generation is never full before it has grown to this.
+const LEAST_FULL: usize = 256 * 1024;
 /// How many collections are forgotten before readers get their turn.
 const FORGOTTEN_AT_ONCE: usize = 256;
 
@@ -275,6 +280,10 @@ impl State {
             .flatten()
     }
 
+    fn young_bytes(&self) -> usize {
+        self.generations().map(|rows| rows.bytes).sum()
+    }
+
     fn table(&self, hash: u32) -> &Table {
         &self.rows[shard_of(hash)]
     }
@@ -313,12 +322,13 @@ impl State {
         self.make_room(shard, before, limit);
     }
 
-    /// A row of this table was put in place of another: evicts what there is no more room for.
+    /// A row of this table was put in place of another: evicts what there is no more room for. Young rows take
+    /// none from the hot ones: many of them come at once, and most are never asked for.
     fn make_room(&mut self, shard: usize, replaced: Option<Row>, limit: usize) {
         if let Some(before) = replaced {
             self.bytes[shard] -= ROW_OVERHEAD + before.size();
         }
-        while self.bytes[shard] > limit {
+        while self.bytes[shard] > limit + self.young_bytes() / SHARDS {
             let drained = self.drained;
             let may_go = |slot: &Slot| slot.generation <= drained;
             // If few may go, the table grows until the next drain.
@@ -361,7 +371,9 @@ pub(crate) struct Young {
     /// The most bytes of hot rows in a table.
     shard_limit: usize,
     /// A generation that has grown to so many bytes is to be drained.
-    full: usize,
+    full: AtomicUsize,
+    /// The most that this may be; it is less while RocksDB is slow.
+    most: usize,
     /// A walk has come across many young rows.
     walked_over: AtomicBool,
 }
@@ -384,7 +396,7 @@ pub(crate) enum Known {
 pub(crate) type Beneath = std::result::Result<Row, u32>;
 
 impl Young {
-    pub(crate) fn new(hot_bytes: usize, full: usize) -> Self {
+    pub(crate) fn new(hot_bytes: usize, most: usize) -> Self {
         Young {
             state: RwLock::new(State {
                 rows: std::array::from_fn(|_| Table::default()),
@@ -396,7 +408,8 @@ impl Young {
                 commits: 0,
             }),
             shard_limit: hot_bytes / SHARDS,
-            full,
+            full: AtomicUsize::new(most),
+            most,
             walked_over: AtomicBool::new(false),
         }
     }
@@ -448,7 +461,8 @@ impl Young {
     ) -> bool {
         let mut state = self.state.write();
         let state = &mut *state;
-        let (was_empty, was_full) = (state.active.is_empty(), state.active.bytes >= self.full);
+        let full = self.full.load(Ordering::Relaxed);
+        let (was_empty, was_full) = (state.active.is_empty(), state.active.bytes >= full);
         let facts = facts(index, maxima).map(|row| (hash(row.family(), row.key()), row));
         for batch in batches {
             state.expect(batch.hashes());
@@ -461,7 +475,7 @@ impl Young {
         }
         state.active.applied = index;
         state.commits += 1;
-        was_empty || (state.active.bytes >= self.full && !was_full)
+        was_empty || (state.active.bytes >= full && !was_full)
     }
 
     /// Shows what is written to RocksDB itself.
@@ -585,12 +599,26 @@ impl Young {
 
     /// Whether what waits for the next drain is so many times as much as it should be.
     pub(crate) fn is_full(&self, times: usize) -> bool {
-        self.state.read().active.bytes >= self.full * times
+        self.state.read().active.bytes >= self.full.load(Ordering::Relaxed) * times
+    }
+
+    /// Notes how long it took RocksDB to take a generation. Those to come are to be as large as it takes in
+    /// [`DRAIN_TIME`]: commits may have to wait for a drain to end.
+    pub(crate) fn note_drain(&self, bytes: usize, took: Duration) {
+        let full = self.full.load(Ordering::Relaxed);
+        // A small one tells nothing: much of its time does not depend on its size.
+        if bytes >= full / 2 {
+            let in_time = bytes as f64 * DRAIN_TIME.as_secs_f64() / took.as_secs_f64();
+            let next = (in_time as usize).clamp(full / 4, full * 2);
+            let least = LEAST_FULL.min(self.most);
+            self.full
+                .store(next.clamp(least, self.most), Ordering::Relaxed);
+        }
     }
 
     /// Bytes of young rows.
     pub(crate) fn bytes(&self) -> usize {
-        self.state.read().generations().map(|rows| rows.bytes).sum()
+        self.state.read().young_bytes()
     }
 
     /// Bytes of rows in memory, young or hot.
@@ -604,6 +632,56 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    const NO_MAXIMA: Maxima = Maxima {
+        version: 0,
+        timestamp_ms: 0,
+    };
+
+    fn put(young: &Young, index: u64, value: &[u8]) {
+        let mut batch = Batch::new();
+        batch.put(Family::Metadata, &index.to_be_bytes(), value);
+        young.apply(std::iter::once(batch), index, NO_MAXIMA);
+    }
+
+    #[test]
+    fn the_slower_the_drains_the_sooner_a_generation_is_full() {
+        let (most, quick, slow) = (
+            1 << 20,
+            Duration::from_millis(1),
+            Duration::from_millis(400),
+        );
+        let young = Young::new(1 << 20, most);
+        (1..=600).for_each(|index| put(&young, index, &[0; 1000]));
+        assert!(!young.is_full(1));
+        young.note_drain(most, slow);
+        assert!(young.is_full(2) && !young.is_full(3));
+        // What is too small to tell does not count, and there is a least.
+        young.note_drain(1000, quick);
+        assert!(young.is_full(2));
+        (0..10).for_each(|_| young.note_drain(most, slow * 100));
+        assert!(young.is_full(2) && !young.is_full(3));
+        (0..10).for_each(|_| young.note_drain(most, quick));
+        assert!(!young.is_full(1));
+    }
+
+    #[test]
+    fn young_rows_take_no_room_from_hot_ones() {
+        let young = Young::new(4 << 20, 1 << 20);
+        let keys = || (0..2000_u64).map(|number| [&b"hot"[..], &number.to_be_bytes()].concat());
+        let is_kept = |key: &[u8]| match young.get(Family::Data, key) {
+            Known::Row(_) => true,
+            Known::Below(fetch) => {
+                young.keep(fetch, Family::Data, key, Some(&[0; 100]));
+                false
+            }
+        };
+        keys().for_each(|key| assert!(!is_kept(&key)));
+        // More than all the room that hot rows have.
+        (1..=30_000).for_each(|index| put(&young, index, &[0; 100]));
+        assert!(young.bytes() > 5 << 20);
+        keys().for_each(|key| assert!(is_kept(&key)));
+    }
 
     proptest! {
         #[test]

@@ -27,7 +27,7 @@ const PIPELINE: u64 = 16;
 /// Commands that a cost is averaged over; as many again come before, so that the cache is as it always is.
 const SAMPLE: u64 = 50_000;
 /// How much of the memory the hot set takes. A part of the eighth that rows in memory have.
-const HOT_SHARE: u64 = 12;
+const HOT_SHARE: u64 = 13;
 /// How many keys a scan fetches at once.
 const PAGE: &str = "500";
 

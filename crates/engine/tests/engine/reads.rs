@@ -1,6 +1,6 @@
 //! Reading single rows, and what is kept of them.
 
-use cairn_engine::Family;
+use cairn_engine::{Family, block_reads};
 
 use crate::support::{commit, open};
 
@@ -44,4 +44,30 @@ fn background_work_reads_what_is_there_and_keeps_none_of_it() {
     let value = engine.get_quietly(FAMILY, &key(1)).unwrap();
     assert_eq!(value.as_deref(), Some(&b"young"[..]));
     assert!(engine.get_quietly(FAMILY, &key(2)).unwrap().is_none());
+}
+
+#[test]
+fn blocks_are_counted_that_this_thread_reads_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    commit(&engine, |batch| {
+        for n in 0..100_u32 {
+            batch.put(FAMILY, &n.to_be_bytes(), [7; 1000]);
+        }
+    });
+    engine.flush().unwrap();
+    drop(engine);
+    let engine = open(directory.path());
+    let reads_of = |n: u32| {
+        let before = block_reads();
+        engine.get(FAMILY, &n.to_be_bytes()).unwrap();
+        block_reads() - before
+    };
+    assert!(reads_of(50) > 0);
+    assert_eq!(reads_of(50), 0);
+    let missed = engine.statistics().missed_data_blocks;
+    std::thread::scope(|scope| scope.spawn(|| assert!(reads_of(90) > 0)).join()).unwrap();
+    assert_eq!(reads_of(90), 0);
+    assert_eq!(engine.statistics().missed_data_blocks, missed + 1);
+    assert!(engine.statistics().flushed_bytes == 0, "since the start");
 }
