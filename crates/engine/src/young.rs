@@ -48,7 +48,7 @@ const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 /// How long a drain should take at most.
-const DRAIN_TIME: Duration = Duration::from_millis(100);
+const DRAIN_TIME: Duration = Duration::from_millis(60);
 /// A generation is never full before it has grown to this.
 const LEAST_FULL: usize = 256 * 1024;
 /// How many collections are forgotten before readers get their turn.
