@@ -553,6 +553,7 @@ impl Engine {
         if !self.young.is_full(2) {
             return Ok(());
         }
+        self.young.note_wait();
         let _one_at_a_time = self.draining.lock();
         if self.young.is_full(2) {
             // What was set aside before, or was left by a drain that failed, must go first.

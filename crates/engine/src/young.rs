@@ -47,8 +47,10 @@ const LARGEST: usize = 32 * 1024;
 const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
-/// How long a drain should take at most.
-const DRAIN_TIME: Duration = Duration::from_millis(60);
+/// How long a drain should take at most: the larger a generation, the more changes of the same row it takes in.
+const DRAIN_TIME: Duration = Duration::from_millis(500);
+/// The same while commits have to wait for it.
+const SHORT_DRAIN_TIME: Duration = Duration::from_millis(60);
 /// A generation is never full before it has grown to this.
 const LEAST_FULL: usize = 256 * 1024;
 /// How many collections are forgotten before readers get their turn.
@@ -374,6 +376,8 @@ pub(crate) struct Young {
     full: AtomicUsize,
     /// The most that this may be; it is less while RocksDB is slow.
     most: usize,
+    /// A commit has waited for a drain.
+    waited_for: AtomicBool,
     /// A walk has come across many young rows.
     walked_over: AtomicBool,
 }
@@ -410,6 +414,7 @@ impl Young {
             shard_limit: hot_bytes / SHARDS,
             full: AtomicUsize::new(most),
             most,
+            waited_for: AtomicBool::new(false),
             walked_over: AtomicBool::new(false),
         }
     }
@@ -602,13 +607,22 @@ impl Young {
         self.state.read().active.bytes >= self.full.load(Ordering::Relaxed) * times
     }
 
-    /// Notes how long it took RocksDB to take a generation. Those to come are to be as large as it takes in
-    /// [`DRAIN_TIME`]: commits may have to wait for a drain to end.
+    /// A commit has to wait for a drain.
+    pub(crate) fn note_wait(&self) {
+        self.waited_for.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes how long it took RocksDB to take a generation. Those to come are to be as large as it takes in the
+    /// time that a drain may take.
     pub(crate) fn note_drain(&self, bytes: usize, took: Duration) {
+        let wanted = match self.waited_for.swap(false, Ordering::Relaxed) {
+            true => SHORT_DRAIN_TIME,
+            false => DRAIN_TIME,
+        };
         let full = self.full.load(Ordering::Relaxed);
         // A small one tells nothing: much of its time does not depend on its size.
         if bytes >= full / 2 {
-            let in_time = bytes as f64 * DRAIN_TIME.as_secs_f64() / took.as_secs_f64();
+            let in_time = bytes as f64 * wanted.as_secs_f64() / took.as_secs_f64();
             let next = (in_time as usize).clamp(full / 4, full * 2);
             let least = LEAST_FULL.min(self.most);
             self.full
@@ -653,7 +667,10 @@ mod tests {
         );
         let young = Young::new(1 << 20, most);
         (1..=600).for_each(|index| put(&young, index, &[0; 1000]));
+        // Nobody minds, until somebody has to wait.
+        young.note_drain(most, slow);
         assert!(!young.is_full(1));
+        young.note_wait();
         young.note_drain(most, slow);
         assert!(young.is_full(2) && !young.is_full(3));
         // What is too small to tell does not count, and there is a least.
