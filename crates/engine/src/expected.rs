@@ -31,7 +31,7 @@ impl Expected {
 
 /// Has the processor bring what lies there into its cache, without waiting for it.
 #[inline]
-pub(crate) fn prefetch<T>(at: *const T) {
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

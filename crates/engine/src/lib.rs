@@ -36,7 +36,7 @@ pub use clock::{Clock, ManualTime, SystemTime, TimeSource};
 pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
 pub use engine::{Engine, Kept, Statistics, Value, block_reads};
 pub use error::{EngineError, Result};
-pub use expected::Expected;
+pub use expected::{Expected, prefetch};
 pub use family::Family;
 pub use filter::FilterCounters;
 pub use memory::Memory;

@@ -132,7 +132,7 @@ impl Requests {
     }
 
     /// The argument that is a key of most commands.
-    fn likely_keys<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    fn likely_keys<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + Clone {
         let requests = self.words.iter().zip(&self.parsed);
         requests.filter_map(|(words, place)| words.iter(&input[place.clone()]).nth(1))
     }

@@ -15,6 +15,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_engine::prefetch;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -261,6 +262,14 @@ impl Latches {
         Held {
             latches: self.clone(),
             grips: Grips::none(holder),
+        }
+    }
+
+    /// Has the latches of these keys brought near.
+    pub(crate) fn expect<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let table = self.table.lock();
+        for key in keys {
+            prefetch(&raw const table.latches[name_of(key) as usize]);
         }
     }
 

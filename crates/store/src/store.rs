@@ -173,7 +173,8 @@ impl Store {
     }
 
     /// Has the processor bring near what commands on these keys will ask for first.
-    pub fn expect<'n>(&self, database: u32, names: impl Iterator<Item = &'n [u8]>) {
+    pub fn expect<'n>(&self, database: u32, names: impl Iterator<Item = &'n [u8]> + Clone) {
+        self.latches.expect(names.clone());
         let index = self.databases.index_of(database);
         let mut rows = Expected::default();
         for name in names {
