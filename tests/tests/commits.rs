@@ -203,12 +203,14 @@ fn fills_up_and_recovers(sync: &'static str) {
         ])
         .expect("a reply to each command");
     assert_eq!(replies[0], first);
-    // There may be room for a small one.
-    let is_small_there = replies[1] == Value::ok();
-    assert!(is_small_there || says_disk_full(&replies[1]), "{replies:?}");
+    // There may be room for a small one; and for a large one, if RocksDB has cleared something away meanwhile.
+    let is_there = |reply: &Value| {
+        assert!(*reply == Value::ok() || says_disk_full(reply), "{reply:?}");
+        i64::from(*reply == Value::ok())
+    };
     assert_eq!(replies[2], Value::Simple(b"PONG".to_vec()));
-    assert!(says_disk_full(&replies[3]));
-    assert_eq!(replies[4..], [first, Value::Int(is_small_there.into())]);
+    let there = is_there(&replies[1]) + is_there(&replies[3]);
+    assert_eq!(replies[4..], [first, Value::Int(there)]);
 
     // The log is to be synced every second, and cannot be: that is no reason to end.
     thread::sleep(Duration::from_millis(1500));
@@ -220,10 +222,21 @@ fn fills_up_and_recovers(sync: &'static str) {
         thread::sleep(Duration::from_millis(50));
     }
     assert_holds_exactly(&mut client, &acknowledged);
-    let replies = client.pipeline(&round(acknowledged.len()));
-    let more = judge(&replies.expect("a reply to each command"));
-    assert!(more.iter().all(|is_there| *is_there), "writes work again");
-    acknowledged.extend(more);
+    // RocksDB may notice a little later than the journal that there is room.
+    loop {
+        let replies = client.pipeline(&round(acknowledged.len()));
+        let more = judge(&replies.expect("a reply to each command"));
+        let work_again = more.iter().all(|is_there| *is_there);
+        acknowledged.extend(more);
+        if work_again {
+            break;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "writes work again"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
     cramped.server.restart();
     assert_holds_exactly(&mut cramped.server.client(), &acknowledged);
 }

@@ -70,8 +70,9 @@ impl Memory {
             write_buffers,
             row_cache: settings.memory / 8,
             young: (settings.memory / 64).min(64 * MIB),
-            // Several memtables of several families must fit in their quarter.
-            memtable: (settings.memory / 16).clamp(2 * MIB, 64 * MIB),
+            // Several memtables of several families must fit in their quarter. One flush takes all that wait for
+            // it, and writes may have to wait for that flush: it must not be long.
+            memtable: (settings.memory / 32).clamp(2 * MIB, 64 * MIB),
         }
     }
 }
@@ -97,7 +98,7 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     // Writes that are to be slowed down start with this, and RocksDB finds out what is right from there. From
     // a much higher rate it would have to stop them; at a much lower one a drain, whose size was right
     // before, would take longer than commits may wait.
-    options.set_delayed_write_rate(memory.young as u64 * 8);
+    options.set_delayed_write_rate((memory.young * 8).min(64 * MIB) as u64);
     // Hand dirty pages to the disk as they come instead of all at once at the end of a file.
     options.set_bytes_per_sync(MIB as u64);
     options.set_wal_bytes_per_sync(512 * KIB as u64);

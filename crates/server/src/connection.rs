@@ -131,10 +131,16 @@ impl Requests {
         &self.words[self.done - 1]
     }
 
-    /// The argument that is a key of most commands.
-    fn likely_keys<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + Clone {
+    /// The arguments that are a key in most commands, and what is asked for in it.
+    fn likely_keys<'a>(
+        &'a self,
+        input: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let requests = self.words.iter().zip(&self.parsed);
-        requests.filter_map(|(words, place)| words.iter(&input[place.clone()]).nth(1))
+        requests.filter_map(|(words, place)| {
+            let mut words = words.iter(&input[place.clone()]).skip(1);
+            Some((words.next()?, words.next().unwrap_or_default()))
+        })
     }
 }
 

@@ -12,6 +12,9 @@ use crate::command::rows;
 /// How much of MGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
 
+/// How many of MGET's keys are asked for at once.
+const EXPECTED: usize = 16;
+
 pub fn get(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.string(args[1])? {
         Some(string) if string.is_inline() => Ok(whole(string)),
@@ -29,7 +32,10 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let names = args.rest(1);
     let mut values = Vec::with_capacity(names.len());
     let mut bytes = 0;
-    for name in names {
+    for (number, name) in names.iter().enumerate() {
+        if number.is_multiple_of(EXPECTED) {
+            txn.expect(&names[number..names.len().min(number + EXPECTED)]);
+        }
         txn.step()?;
         let Some(string) = Str::find_only(txn, name)? else {
             values.push(Reply::Null);
