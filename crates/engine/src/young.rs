@@ -201,8 +201,12 @@ fn facts(index: u64, maxima: Maxima) -> [Row; 2] {
 
 /// What the rows of the collection that a row belongs to begin with, if it belongs to one.
 fn collection_of(row: &Row) -> Option<&[u8]> {
-    match row.family() {
-        Family::Data | Family::ZsetScore => stored::version_prefix_of(row.key()),
+    collection_prefix(row.family(), row.key())
+}
+
+fn collection_prefix(family: Family, row_key: &[u8]) -> Option<&[u8]> {
+    match family {
+        Family::Data | Family::ZsetScore => stored::version_prefix_of(row_key),
         Family::Metadata | Family::Expiry | Family::Meta => None,
     }
 }
@@ -218,10 +222,7 @@ pub(crate) struct WalkedRange<'r> {
 
 impl<'r> WalkedRange<'r> {
     pub(crate) fn new(family: Family, from: &'r [u8], to: &'r [u8]) -> Self {
-        let prefix = match family {
-            Family::Data | Family::ZsetScore => stored::version_prefix_of(from),
-            Family::Metadata | Family::Expiry | Family::Meta => None,
-        };
+        let prefix = collection_prefix(family, from);
         WalkedRange {
             family,
             from,
