@@ -79,18 +79,34 @@ pub fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     files.collect()
 }
 
-/// A copy of the directory as it is now: what a process that dies at this moment leaves behind. Files are
-/// copied in the order in which they are written, so that none is behind what depends on it.
+/// A copy of the directory as it is now: what a process that dies at this moment leaves behind. It is taken
+/// again if RocksDB wrote meanwhile; the journal is copied last, so that it is behind nothing.
 pub fn image(path: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    fs::create_dir_all(copy.path().join("journal")).unwrap();
-    for name in paths(path) {
-        // One that has gone meanwhile is not needed.
-        if let Ok(content) = fs::read(path.join(&name)) {
-            fs::write(copy.path().join(&name), content).unwrap();
+    loop {
+        let before = sizes_in_rocksdb(path);
+        let copy = tempfile::tempdir().unwrap();
+        fs::create_dir_all(copy.path().join("journal")).unwrap();
+        for name in paths(path) {
+            // A segment of the journal that has gone meanwhile is not needed.
+            if let Ok(content) = fs::read(path.join(&name)) {
+                fs::write(copy.path().join(&name), content).unwrap();
+            }
+        }
+        if sizes_in_rocksdb(path) == before {
+            return copy;
         }
     }
-    copy
+}
+
+/// The sizes of the files that RocksDB reads when it opens.
+fn sizes_in_rocksdb(path: &Path) -> Vec<(PathBuf, Option<u64>)> {
+    let names = paths(path).into_iter();
+    let read = names.filter(|name| !name.starts_with("journal") && !name.starts_with("LOG"));
+    let sizes = read.map(|name| {
+        let size = fs::metadata(path.join(&name)).map(|metadata| metadata.len());
+        (name, size.ok())
+    });
+    sizes.collect()
 }
 
 /// One of RocksDB's counters.

@@ -1,6 +1,7 @@
 //! A store on a directory of its own, with a clock that the test sets, and rows as plain values.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_encoding::row::RowKey;
@@ -256,24 +257,37 @@ fn request(names: &[&str], mode: Mode) -> Request {
     request
 }
 
-/// A copy of the directory as it is now: what a process that dies at this moment leaves behind.
+/// A copy of the directory as it is now: what a process that dies at this moment leaves behind. It is taken
+/// again if something was written in the background meanwhile.
 pub fn crash_image(path: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    copy_files(path, copy.path());
-    copy
-}
-
-fn copy_files(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let copy = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_files(&entry.path(), &copy);
-        } else {
-            std::fs::copy(entry.path(), copy).unwrap();
+    loop {
+        let copy = tempfile::tempdir().unwrap();
+        let before = sizes(path);
+        for (file, _) in &before {
+            let to = copy.path().join(file.strip_prefix(path).unwrap());
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            // One that has gone makes another copy necessary.
+            _ = std::fs::copy(file, to);
+        }
+        if sizes(path) == before {
+            return copy;
         }
     }
+}
+
+/// The files below a directory and how long they are.
+fn sizes(directory: &Path) -> BTreeMap<PathBuf, Option<u64>> {
+    let mut sizes = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sizes.append(&mut self::sizes(&path));
+        } else {
+            let size = std::fs::metadata(&path).map(|metadata| metadata.len());
+            sizes.insert(path, size.ok());
+        }
+    }
+    sizes
 }
 
 /// One of RocksDB's counters.
