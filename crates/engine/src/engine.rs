@@ -550,26 +550,21 @@ impl Engine {
 
     /// Makes sure that more may be committed, if need be by waiting.
     pub(crate) fn make_room(&self) -> Result<()> {
-        if !self.young.is_full(2) {
+        if !self.young.is_overfull(1) {
             return Ok(());
         }
         self.young.note_wait();
+        // Nobody waits for more than the drain that is under way, unless there is far too much.
         let _one_at_a_time = self.draining.lock();
-        if self.young.is_full(2) {
-            // What was set aside before, or was left by a drain that failed, must go first.
-            if self.young.is_draining() {
-                self.drain_generation()?;
-            }
-            // It is drained while others commit.
-            self.young.rotate();
+        if self.young.is_overfull(2) {
+            self.drain_oldest()?;
         }
         Ok(())
     }
 
-    /// Whether there are enough young rows to drain them, however young they are; or some that were set aside for
-    /// that.
+    /// Whether there are enough young rows to drain them, however young they are.
     pub(crate) fn is_full_of_young(&self) -> bool {
-        self.young.is_full(1) || self.young.is_draining()
+        self.young.has_full()
     }
 
     /// Whether walks have come across young rows since this was last asked.
@@ -588,11 +583,10 @@ impl Engine {
 
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
+        let newest = self.young.newest();
         let mut one_at_a_time = self.draining.lock();
-        // One that was set aside, or left by a drain that failed, comes first.
-        let times = 1 + usize::from(self.young.is_draining());
-        for _ in 0..times {
-            self.drain_generation()?;
+        while self.young.last_drained() < newest {
+            self.drain_oldest()?;
             // Whoever waits for room comes before the next drain.
             MutexGuard::bump(&mut one_at_a_time);
         }
@@ -600,8 +594,8 @@ impl Engine {
     }
 
     /// Called with the lock for drains held.
-    fn drain_generation(&self) -> Result<()> {
-        let Some(generation) = self.young.rotate() else {
+    fn drain_oldest(&self) -> Result<()> {
+        let Some(generation) = self.young.oldest() else {
             return Ok(());
         };
         let rows = generation.sorted();

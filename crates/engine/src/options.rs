@@ -44,8 +44,7 @@ pub(crate) struct Memory {
     pub(crate) write_buffers: WriteBufferManager,
     /// For the cache of hot rows.
     pub(crate) row_cache: usize,
-    /// For rows that wait to be moved into RocksDB. They may become twice as many while as much again is
-    /// being moved.
+    /// For rows that wait to be moved into RocksDB.
     pub(crate) young: usize,
     /// The size at which one memtable is written out.
     memtable: usize,
@@ -69,7 +68,7 @@ impl Memory {
             cache,
             write_buffers,
             row_cache: settings.memory / 8,
-            young: (settings.memory / 64).min(64 * MIB),
+            young: (settings.memory / 16).min(512 * MIB),
             // Several memtables of several families must fit in their quarter. One flush takes all that wait for
             // it, and writes may have to wait for that flush: it must not be long.
             memtable: (settings.memory / 32).clamp(2 * MIB, 64 * MIB),
@@ -98,7 +97,7 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     // Writes that are to be slowed down start with this, and RocksDB finds out what is right from there. From
     // a much higher rate it would have to stop them; at a much lower one a drain, whose size was right
     // before, would take longer than commits may wait.
-    options.set_delayed_write_rate((memory.young * 8).min(64 * MIB) as u64);
+    options.set_delayed_write_rate((memory.young * 2).min(64 * MIB) as u64);
     // Hand dirty pages to the disk as they come instead of all at once at the end of a file.
     options.set_bytes_per_sync(MIB as u64);
     options.set_wal_bytes_per_sync(512 * KIB as u64);

@@ -1,5 +1,6 @@
 //! A row in memory.
 
+use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 
@@ -137,4 +138,41 @@ pub(crate) fn long_hash(kind: impl Into<Kind>, key: &[u8]) -> u64 {
     hasher.write(key);
     hasher.write_u8(kind.into().byte());
     hasher.finish()
+}
+
+/// Rows in the order of their keys; those of the same key stay as they are.
+pub(crate) fn sorted<R: Borrow<Row>>(rows: Vec<R>) -> impl Iterator<Item = R> {
+    let common = common_prefix(rows.iter().map(|row| row.borrow().key()));
+    let numbered = rows
+        .into_iter()
+        .map(|row| (number_at(row.borrow().key(), common), row));
+    let mut numbered: Vec<(u64, R)> = numbered.collect();
+    numbered.sort_by(|(a, one), (b, other)| {
+        a.cmp(b)
+            .then_with(|| one.borrow().key().cmp(other.borrow().key()))
+    });
+    numbered.into_iter().map(|(_, row)| row)
+}
+
+/// How many bytes all keys begin with.
+fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usize {
+    let Some(first) = keys.next() else {
+        return 0;
+    };
+    keys.fold(first.len(), |common, key| {
+        let pairs = first[..common].iter().zip(key);
+        match key.get(..common) == first.get(..common) {
+            true => common,
+            false => pairs.take_while(|(a, b)| a == b).count(),
+        }
+    })
+}
+
+/// The eight bytes of a key from there on, as a number that sorts as they do. Keys are compared by these
+/// first: that does not have to fetch them from memory.
+fn number_at(key: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    let part = &key[at..key.len().min(at + bytes.len())];
+    bytes[..part.len()].copy_from_slice(part);
+    u64::from_be_bytes(bytes)
 }

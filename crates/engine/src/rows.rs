@@ -11,7 +11,7 @@ use rust_rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 use crate::engine::Database;
 use crate::error::Result;
 use crate::family::Family;
-use crate::row::Row;
+use crate::row::{Row, sorted};
 use crate::whole;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,8 +132,8 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// Of several changes of one row the first counts.
-    pub(crate) fn new(mut changes: Vec<Row>, direction: Direction) -> Self {
-        changes.sort_by(|a, b| a.key().cmp(b.key()));
+    pub(crate) fn new(changes: Vec<Row>, direction: Direction) -> Self {
+        let mut changes: Vec<Row> = sorted(changes).collect();
         changes.dedup_by(|a, b| a.key() == b.key());
         Overlay {
             changes,

@@ -5,9 +5,9 @@
 //! however often it changed meanwhile. Reads look here first, and walks show young rows on top of
 //! RocksDB's.
 //!
-//! Young rows belong to one of two generations: the active one, which commits add to, and the one that is
-//! being drained, which stands still. A drain carries the index of the generation's last commit into
-//! RocksDB in the same write, so RocksDB holds exactly the state after some commit, at every moment.
+//! Young rows belong to generations: the active one, which commits add to, and full ones, which stand still and
+//! are drained one after the other. A drain carries the index of the generation's last commit into RocksDB
+//! in the same write, so RocksDB holds exactly the state after some commit, at every moment.
 //!
 //! A row that is drained stays for those who ask for it, until its room is needed: the hot rows are a
 //! cache. It shows what is committed, always: a commit changes it while no reader looks, so it is seen
@@ -16,6 +16,7 @@
 //! goes before what is asked for often, and walks do not come through here, but for those over small
 //! collections (see `whole`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,18 +30,19 @@ use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
-use crate::row::{Kind, Row, hash, long_hash};
+use crate::row::{Kind, Row, hash, long_hash, sorted};
 use crate::table::{Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 const ROW_OVERHEAD: usize = 80;
-/// The most young rows that a walk shows by itself; it waits for a drain if there are more.
-const MOST_IN_A_WALK: usize = 1024;
+/// The most young rows that a walk shows by itself; it waits for a drain if there are more. To drain a row takes
+/// some ten times as long as to carry it along, so this is many; the walks that follow find them drained.
+const MOST_IN_A_WALK: usize = 256 * 1024;
 /// The most that it looks at to find those in its range.
-const MOST_LOOKED_AT: usize = 16 * MOST_IN_A_WALK;
+const MOST_LOOKED_AT: usize = 4 * MOST_IN_A_WALK;
 /// Above these, rows are drained earlier, for the sake of the walks that follow.
 const MANY_IN_A_WALK: usize = 64;
-const MANY_LOOKED_AT: usize = 2 * MOST_IN_A_WALK;
+const MANY_LOOKED_AT: usize = 2048;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
@@ -48,11 +50,14 @@ const EVICTION_EFFORT: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 /// How long a drain should take at most: the larger a generation, the more changes of the same row it takes in.
-const DRAIN_TIME: Duration = Duration::from_millis(500);
+const DRAIN_TIME: Duration = Duration::from_millis(250);
 /// The same while commits have to wait for it.
 const SHORT_DRAIN_TIME: Duration = Duration::from_millis(60);
 /// A generation is never full before it has grown to this.
 const LEAST_FULL: usize = 256 * 1024;
+/// How many generations there is room for, at least, and how large they may become.
+const GENERATIONS: usize = 4;
+const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many collections are forgotten before readers get their turn.
 const FORGOTTEN_AT_ONCE: usize = 256;
 
@@ -145,47 +150,16 @@ impl Generation {
 
     /// Every change, in the order in which RocksDB takes them best: family by family, by key.
     pub(crate) fn sorted(&self) -> Vec<&Row> {
-        let mut sorted = Vec::with_capacity(self.rows.len());
-        for places in &self.by_family {
-            let rows = || places.iter().map(|at| &self.rows[*at as usize]);
-            let common = common_prefix(rows().map(Row::key));
-            let mut keyed: Vec<(u64, &Row)> = rows()
-                .map(|row| (number_at(row.key(), common), row))
-                .collect();
-            keyed.sort_unstable_by(|(a, one), (b, other)| {
-                a.cmp(b).then_with(|| one.key().cmp(other.key()))
-            });
-            sorted.extend(keyed.iter().map(|(_, row)| *row));
-        }
-        sorted
+        let rows = |places: &Vec<u32>| places.iter().map(|at| &self.rows[*at as usize]).collect();
+        self.by_family
+            .iter()
+            .flat_map(|places| sorted(rows(places)))
+            .collect()
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-}
-
-/// How many bytes all keys begin with.
-fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usize {
-    let Some(first) = keys.next() else {
-        return 0;
-    };
-    keys.fold(first.len(), |common, key| {
-        let pairs = first[..common].iter().zip(key);
-        match key.get(..common) == first.get(..common) {
-            true => common,
-            false => pairs.take_while(|(a, b)| a == b).count(),
-        }
-    })
-}
-
-/// The eight bytes of a key from there on, as a number that sorts as they do. Keys are compared by these
-/// first: that does not have to fetch them from memory.
-fn number_at(key: &[u8], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    let part = &key[at..key.len().min(at + bytes.len())];
-    bytes[..part.len()].copy_from_slice(part);
-    u64::from_be_bytes(bytes)
 }
 
 /// What every commit says about itself.
@@ -266,7 +240,8 @@ struct State {
     /// Bytes of each table.
     bytes: [usize; SHARDS],
     active: Generation,
-    draining: Option<Arc<Generation>>,
+    /// The oldest first: it is drained next, or just now.
+    full: VecDeque<Arc<Generation>>,
     /// The number of the active generation; the first is 1.
     number: u32,
     /// The last generation that is in RocksDB.
@@ -278,9 +253,23 @@ struct State {
 impl State {
     /// The newest first.
     fn generations(&self) -> impl Iterator<Item = &Generation> {
-        [Some(&self.active), self.draining.as_deref()]
-            .into_iter()
-            .flatten()
+        let full = self.full.iter().rev().map(|full| &**full);
+        std::iter::once(&self.active).chain(full)
+    }
+
+    fn has_young(&self) -> bool {
+        !self.active.is_empty() || !self.full.is_empty()
+    }
+
+    /// Commits go to a new generation from now on.
+    fn begin_generation(&mut self) {
+        let next = Generation {
+            rows: Vec::with_capacity(self.active.rows.len()),
+            ..Generation::default()
+        };
+        let full = std::mem::replace(&mut self.active, next);
+        self.full.push_back(Arc::new(full));
+        self.number += 1;
     }
 
     fn young_bytes(&self) -> usize {
@@ -373,10 +362,12 @@ pub(crate) struct Young {
     state: RwLock<State>,
     /// The most bytes of hot rows in a table.
     shard_limit: usize,
-    /// A generation that has grown to so many bytes is to be drained.
+    /// A generation that has grown to so many bytes is full.
     full: AtomicUsize,
     /// The most that this may be; it is less while RocksDB is slow.
     most: usize,
+    /// How many bytes may be young in all before commits have to wait.
+    room: usize,
     /// A commit has waited for a drain.
     waited_for: AtomicBool,
     /// A walk has come across many young rows.
@@ -401,13 +392,14 @@ pub(crate) enum Known {
 pub(crate) type Beneath = std::result::Result<Row, u32>;
 
 impl Young {
-    pub(crate) fn new(hot_bytes: usize, most: usize) -> Self {
+    pub(crate) fn new(hot_bytes: usize, room: usize) -> Self {
+        let most = (room / GENERATIONS).min(LARGEST_GENERATION);
         Young {
             state: RwLock::new(State {
                 rows: std::array::from_fn(|_| Table::default()),
                 bytes: [0; SHARDS],
                 active: Generation::default(),
-                draining: None,
+                full: VecDeque::new(),
                 number: 1,
                 drained: 0,
                 commits: 0,
@@ -415,6 +407,7 @@ impl Young {
             shard_limit: hot_bytes / SHARDS,
             full: AtomicUsize::new(most),
             most,
+            room,
             waited_for: AtomicBool::new(false),
             walked_over: AtomicBool::new(false),
         }
@@ -458,7 +451,7 @@ impl Young {
     }
 
     /// Makes commits visible, all of them at once. True if whoever drains should know: there was nothing to
-    /// drain before, or the generation is full now.
+    /// drain before, or a generation is full now.
     pub(crate) fn apply(
         &self,
         batches: impl Iterator<Item = Batch>,
@@ -467,8 +460,7 @@ impl Young {
     ) -> bool {
         let mut state = self.state.write();
         let state = &mut *state;
-        let full = self.full.load(Ordering::Relaxed);
-        let (was_empty, was_full) = (state.active.is_empty(), state.active.bytes >= full);
+        let had_young = state.has_young();
         let facts = facts(index, maxima).map(|row| (hash(row.family(), row.key()), row));
         for batch in batches {
             state.expect(batch.hashes());
@@ -481,7 +473,11 @@ impl Young {
         }
         state.active.applied = index;
         state.commits += 1;
-        was_empty || (state.active.bytes >= full && !was_full)
+        let is_full = state.active.bytes >= self.full.load(Ordering::Relaxed);
+        if is_full {
+            state.begin_generation();
+        }
+        is_full || !had_young
     }
 
     /// Shows what is written to RocksDB itself.
@@ -546,7 +542,7 @@ impl Young {
         };
         let hash = hash(whole.kind(), whole.key());
         let mut state = self.state.write();
-        let draining = state.draining.as_deref();
+        let draining = state.full.front();
         let may_change = draining.is_some_and(|rows| rows.by_owner.contains_key(&owner));
         if self.is_worth_keeping(whole.size()) && state.drained == drained && !may_change {
             state.put_hot(hash, whole, self.shard_limit);
@@ -558,21 +554,16 @@ impl Young {
         self.walked_over.swap(false, Ordering::Relaxed)
     }
 
-    /// The generation to be drained next: one that a failed drain has left, or the active one.
-    pub(crate) fn rotate(&self) -> Option<Arc<Generation>> {
+    /// The generation to be drained next.
+    pub(crate) fn oldest(&self) -> Option<Arc<Generation>> {
         let mut state = self.state.write();
-        if state.draining.is_none() && !state.active.is_empty() {
-            let next = Generation {
-                rows: Vec::with_capacity(state.active.rows.len()),
-                ..Generation::default()
-            };
-            state.draining = Some(Arc::new(std::mem::replace(&mut state.active, next)));
-            state.number += 1;
+        if state.full.is_empty() && !state.active.is_empty() {
+            state.begin_generation();
         }
-        state.draining.clone()
+        state.full.front().cloned()
     }
 
-    /// RocksDB has these rows, all that were being drained, in order.
+    /// RocksDB has these rows, all of the oldest generation, in order.
     pub(crate) fn drained(&self, rows: &[&Row]) {
         // While they count as being drained nobody keeps anew what is forgotten here.
         let collections = rows
@@ -587,25 +578,35 @@ impl Young {
             }
         }
         let mut state = self.state.write();
-        state.drained = state.number - 1;
-        let drained = state.draining.take();
+        state.drained += 1;
+        let drained = state.full.pop_front();
         drop(state);
         drop(drained);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
+        !self.state.read().has_young()
+    }
+
+    /// Whether there is a generation that has grown to its size.
+    pub(crate) fn has_full(&self) -> bool {
+        !self.state.read().full.is_empty()
+    }
+
+    /// Whether there are so many times as many young rows as there is room for.
+    pub(crate) fn is_overfull(&self, times: usize) -> bool {
+        self.state.read().young_bytes() >= self.room * times
+    }
+
+    /// The number of the last generation that is in RocksDB.
+    pub(crate) fn last_drained(&self) -> u32 {
+        self.state.read().drained
+    }
+
+    /// The number of the last generation that holds something.
+    pub(crate) fn newest(&self) -> u32 {
         let state = self.state.read();
-        state.active.is_empty() && state.draining.is_none()
-    }
-
-    /// Whether there are rows that are being drained.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.state.read().draining.is_some()
-    }
-
-    /// Whether what waits for the next drain is so many times as much as it should be.
-    pub(crate) fn is_full(&self, times: usize) -> bool {
-        self.state.read().active.bytes >= self.full.load(Ordering::Relaxed) * times
+        state.number - u32::from(state.active.is_empty())
     }
 
     /// A commit has to wait for a drain.
@@ -661,26 +662,69 @@ mod tests {
 
     #[test]
     fn the_slower_the_drains_the_sooner_a_generation_is_full() {
-        let (most, quick, slow) = (
-            1 << 20,
-            Duration::from_millis(1),
-            Duration::from_millis(400),
-        );
-        let young = Young::new(1 << 20, most);
-        (1..=600).for_each(|index| put(&young, index, &[0; 1000]));
+        let (quick, slow) = (Duration::from_millis(1), Duration::from_millis(200));
+        let young = Young::new(1 << 20, 8 << 20);
+        let mut index = 0;
+        let mut full_at = || {
+            while young.oldest().is_some() {
+                young.drained(&[]);
+            }
+            while !young.has_full() {
+                index += 1;
+                put(&young, index, &[0; 1000]);
+            }
+            young.bytes()
+        };
+        let is_about = |bytes: usize, expected: usize| bytes.abs_diff(expected) < expected / 10;
+        let most = full_at();
+        assert!(is_about(most, 2 << 20));
         // Nobody minds, until somebody has to wait.
         young.note_drain(most, slow);
-        assert!(!young.is_full(1));
+        assert_eq!(full_at(), most);
         young.note_wait();
         young.note_drain(most, slow);
-        assert!(young.is_full(2) && !young.is_full(3));
+        let less = full_at();
+        assert!(is_about(less, most * 3 / 10));
         // What is too small to tell does not count, and there is a least.
         young.note_drain(1000, quick);
-        assert!(young.is_full(2));
+        assert_eq!(full_at(), less);
         (0..10).for_each(|_| young.note_drain(most, slow * 100));
-        assert!(young.is_full(2) && !young.is_full(3));
+        assert!(is_about(full_at(), LEAST_FULL));
         (0..10).for_each(|_| young.note_drain(most, quick));
-        assert!(!young.is_full(1));
+        assert_eq!(full_at(), most);
+    }
+
+    #[test]
+    fn the_newest_generation_shows_first_and_the_oldest_is_drained_first() {
+        let young = Young::new(1 << 20, 4 << 20);
+        let mut batches = 0_u64;
+        while !young.is_overfull(1) {
+            batches += 1;
+            let mut batch = Batch::new();
+            batch.put(Family::Metadata, b"same", &batches.to_be_bytes());
+            batch.put(Family::Metadata, &batches.to_be_bytes(), &[0; 10_000]);
+            young.apply(std::iter::once(batch), batches, NO_MAXIMA);
+        }
+        let newest = young.newest();
+        assert!(newest >= GENERATIONS as u32);
+        let shown = |young: &Young| {
+            let mut rows = Vec::new();
+            let range = WalkedRange::new(Family::Metadata, b"same", b"samf");
+            young.open_walk(&range, Load::Few, &mut rows, |_| ());
+            rows.first().map(|row| row.value().map(<[u8]>::to_vec))
+        };
+        let expected = batches.to_be_bytes().to_vec();
+        let mut applied = 0;
+        while young.last_drained() < newest {
+            assert_eq!(shown(&young), Some(Some(expected.clone())));
+            let generation = young.oldest().unwrap();
+            assert!(generation.applied > applied);
+            applied = generation.applied;
+            young.drained(&generation.sorted());
+        }
+        assert_eq!(applied, batches);
+        assert_eq!(shown(&young), None);
+        assert!(young.is_empty());
     }
 
     #[test]
