@@ -349,27 +349,32 @@ fn sync_loop(shared: &Shared) {
 }
 
 fn drain_loop(shared: &Shared) {
-    let mut rest = YOUTH;
+    let engine = &shared.engine;
+    let mut has_failed = false;
     loop {
         let mut queue = shared.queue.lock();
-        while !queue.closed && !shared.engine.has_young() {
+        while !queue.closed && !engine.has_young() {
             shared.young.wait(&mut queue);
         }
-        let is_urgent = shared.engine.is_full_of_young() && rest != AFTER_FAILURE;
-        if !queue.closed && !is_urgent {
-            shared.young.wait_for(&mut queue, rest);
+        let rest = if has_failed { AFTER_FAILURE } else { YOUTH };
+        let rested = Instant::now() + rest;
+        while !queue.closed && Instant::now() < rested {
+            if !has_failed && engine.is_full_of_young() {
+                break;
+            }
+            shared.young.wait_for(&mut queue, SHORT_YOUTH);
+            if !has_failed && engine.has_walked_over_young() {
+                break;
+            }
         }
         if queue.closed {
             return;
         }
         drop(queue);
-        rest = match shared.engine.has_walked_over_young() {
-            true => SHORT_YOUTH,
-            false => YOUTH,
-        };
-        if let Err(error) = shared.engine.drain() {
+        let drained = engine.drain();
+        has_failed = drained.is_err();
+        if let Err(error) = drained {
             tracing::error!("cannot move rows out of the journal: {error}");
-            rest = AFTER_FAILURE;
         }
         shared.tend_journal();
     }

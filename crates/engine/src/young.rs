@@ -40,6 +40,9 @@ const ROW_OVERHEAD: usize = 80;
 const MOST_IN_A_WALK: usize = 256 * 1024;
 /// The most that it looks at to find those in its range.
 const MOST_LOOKED_AT: usize = 4 * MOST_IN_A_WALK;
+/// The same for walks that nobody waits for: they had better wait, since many of them come.
+const FEW_IN_A_WALK: usize = 1024;
+const FEW_LOOKED_AT: usize = 16 * FEW_IN_A_WALK;
 /// Above these, rows are drained earlier, for the sake of the walks that follow.
 const MANY_IN_A_WALK: usize = 64;
 const MANY_LOOKED_AT: usize = 2048;
@@ -509,7 +512,8 @@ impl Young {
         open: impl FnOnce(Beneath) -> T,
     ) -> Option<T> {
         let (most, most_looked_at) = match load {
-            Load::Few | Load::FewInBackground => (MOST_IN_A_WALK, MOST_LOOKED_AT),
+            Load::Few => (MOST_IN_A_WALK, MOST_LOOKED_AT),
+            Load::FewInBackground => (FEW_IN_A_WALK, FEW_LOOKED_AT),
             Load::All => (usize::MAX, usize::MAX),
         };
         let length = rows.len();
@@ -701,8 +705,8 @@ mod tests {
         while !young.is_overfull(1) {
             batches += 1;
             let mut batch = Batch::new();
-            batch.put(Family::Metadata, b"same", &batches.to_be_bytes());
-            batch.put(Family::Metadata, &batches.to_be_bytes(), &[0; 10_000]);
+            batch.put(Family::Metadata, b"same", batches.to_be_bytes());
+            batch.put(Family::Metadata, &batches.to_be_bytes(), [0; 10_000]);
             young.apply(std::iter::once(batch), batches, NO_MAXIMA);
         }
         let newest = young.newest();

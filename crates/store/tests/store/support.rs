@@ -263,7 +263,7 @@ pub fn crash_image(path: &Path) -> TempDir {
     loop {
         let copy = tempfile::tempdir().unwrap();
         let before = sizes(path);
-        for (file, _) in &before {
+        for file in before.keys() {
             let to = copy.path().join(file.strip_prefix(path).unwrap());
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
             // One that has gone makes another copy necessary.
