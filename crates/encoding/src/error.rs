@@ -53,6 +53,9 @@ pub enum DecodeError {
     #[error("metadata value: flags mark a {kind} as a chunked string")]
     ChunkedNonString { kind: &'static str },
 
+    #[error("metadata value: flags say that the elements of a {kind} are counted")]
+    CountedOther { kind: &'static str },
+
     #[error("metadata value: this format has no layout for the body of a {kind}")]
     NoBodyLayout { kind: &'static str },
 

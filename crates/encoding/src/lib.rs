@@ -9,7 +9,7 @@
 //! ([`version`]), and why a version's rows must form one contiguous range ([`row::version_prefix`]).
 //!
 //! The remaining modules are the smaller layouts: [`score`] turns doubles into bytes that sort,
-//! [`chunk`] does so for chunk numbers and list indexes, [`legacy`] reads strings of the format before
+//! [`chunk`] does so for chunk numbers and list indexes, [`count`] says how many elements lie where, [`legacy`] reads strings of the format before
 //! this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
 //! their place: it is what commits leave until their rows have got there.
 //!
@@ -22,6 +22,7 @@
 //!   bytes that an encoder writes: anything else is a [`DecodeError`], never a panic or a guess.
 
 pub mod chunk;
+pub mod count;
 mod error;
 pub mod journal;
 pub mod legacy;
@@ -43,7 +44,7 @@ pub use error::DecodeError;
 pub const KEYSPACE_ID: u64 = 1;
 
 /// The layouts of this crate, as a whole. Stored once per database; another number means another format.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// Where a new list starts: as much room to push on the left as on the right.
 pub const LIST_ORIGIN: u64 = u64::MAX / 2;

@@ -10,9 +10,10 @@
 //!     hash, set, zset  version u64 | size u64
 //!     list             version u64 | size u64 | head u64 | tail u64
 //!
-//!   flags              7 | 6 5 | 4 | 3 2 1 0
-//!                      │   │   │   └ type: the code of `Type`
-//!                      │   │   └ chunked: the string lies in `data`, in chunks of 16 KiB
+//!   flags              7 | 6 | 5 | 4 | 3 2 1 0
+//!                      │   │   │   │   └ type: the code of `Type`
+//!                      │   │   │   └ chunked: the string lies in `data`, in chunks of 16 KiB
+//!                      │   │   └ counted: count rows say how many elements lie where, see `count`
 //!                      │   └ reserved, 0
 //!                      └ always 1: counters have 64 bits
 //! ```
@@ -93,6 +94,8 @@ pub enum Body<'a> {
         kind: CollectionKind,
         version: u64,
         size: u64,
+        /// Its elements are counted: see [`count`](crate::count).
+        is_counted: bool,
     },
     List {
         version: u64,
@@ -164,6 +167,13 @@ impl<'a> Metadata<'a> {
         Flags {
             kind: self.kind(),
             chunked: matches!(self.body, Body::Chunked { .. }),
+            counted: matches!(
+                self.body,
+                Body::Collection {
+                    is_counted: true,
+                    ..
+                }
+            ),
         }
     }
 
@@ -186,9 +196,9 @@ impl<'a> Body<'a> {
                 version: reader.u64("version")?,
                 length: reader.u64("length")?,
             },
-            Type::Hash => Body::read_collection(CollectionKind::Hash, &mut reader)?,
-            Type::Set => Body::read_collection(CollectionKind::Set, &mut reader)?,
-            Type::ZSet => Body::read_collection(CollectionKind::ZSet, &mut reader)?,
+            Type::Hash => Body::read_collection(CollectionKind::Hash, &flags, &mut reader)?,
+            Type::Set => Body::read_collection(CollectionKind::Set, &flags, &mut reader)?,
+            Type::ZSet => Body::read_collection(CollectionKind::ZSet, &flags, &mut reader)?,
             Type::List => Body::List {
                 version: reader.u64("version")?,
                 size: reader.u64("size")?,
@@ -206,11 +216,16 @@ impl<'a> Body<'a> {
     }
 
     #[inline]
-    fn read_collection(kind: CollectionKind, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read_collection(
+        kind: CollectionKind,
+        flags: &Flags,
+        reader: &mut Reader<'a>,
+    ) -> Result<Self, DecodeError> {
         Ok(Body::Collection {
             kind,
             version: reader.u64("version")?,
             size: reader.u64("size")?,
+            is_counted: flags.counted,
         })
     }
 }

@@ -8,6 +8,7 @@
 //!   data         prefix | version u64 | sub
 //!   data         prefix | 'S'                                     (a string of the old format)
 //!   zset_score   prefix | version u64 | score 8 | member
+//!   zset_score   prefix | version u64 | ff × 8 | first            (a count, of any collection)
 //!   expiry       keyspace_id u64 | expire_ms u64 | prefix
 //! ```
 //!
@@ -20,6 +21,9 @@
 //! An old string row cannot be taken for a versioned row, nor fall into a version's range: what follows
 //! its prefix is one byte long, and a version is eight.
 //!
+//! What a count row has where others have a score is none: those of a version sort behind all its scores.
+//! `count` tells what they count.
+//!
 //! An expiry row ends with the whole metadata key, its keyspace_id included: the expirer looks a key up
 //! with a slice of the row it found it by.
 
@@ -27,7 +31,9 @@ mod append;
 mod bounds;
 mod bytes;
 
-pub use append::{SCORE_LEN, VERSION_LEN, append_data, append_expiry, append_legacy, append_score};
+pub use append::{
+    SCORE_LEN, VERSION_LEN, append_count, append_data, append_expiry, append_legacy, append_score,
+};
 pub use bounds::{
     PREFIX_HEAD, ends_within_version, expiry_prefix, index_prefix, metadata_key, metadata_key_of,
     metadata_key_of_expiry, prefix_end, slot_prefix, version_end, version_prefix,
@@ -62,6 +68,12 @@ pub enum RowKey<'a> {
         version: u64,
         score: f64,
         member: &'a [u8],
+    },
+    Count {
+        index: u64,
+        key: &'a [u8],
+        version: u64,
+        first: &'a [u8],
     },
     Expiry {
         at_ms: u64,
@@ -102,6 +114,7 @@ impl<'a> RowKey<'a> {
                 member,
                 ..
             } => append::score_tail(out, version, score, member),
+            RowKey::Count { version, first, .. } => append::count_tail(out, version, first),
             RowKey::Legacy { .. } => append::legacy_tail(out),
         }
     }
@@ -112,6 +125,7 @@ impl<'a> RowKey<'a> {
             RowKey::Metadata { index, key }
             | RowKey::Data { index, key, .. }
             | RowKey::Score { index, key, .. }
+            | RowKey::Count { index, key, .. }
             | RowKey::Expiry { index, key, .. }
             | RowKey::Legacy { index, key } => (index, key),
         }
@@ -122,6 +136,7 @@ impl<'a> RowKey<'a> {
             RowKey::Metadata { .. } => 0,
             RowKey::Data { sub, .. } => VERSION_LEN + sub.len(),
             RowKey::Score { member, .. } => VERSION_LEN + SCORE_LEN + member.len(),
+            RowKey::Count { first, .. } => VERSION_LEN + SCORE_LEN + first.len(),
             RowKey::Expiry { .. } => EXPIRY_HEAD,
             RowKey::Legacy { .. } => 1,
         };
@@ -151,14 +166,23 @@ impl<'a> RowKey<'a> {
         })
     }
 
-    /// A row of the `zset_score` family.
+    /// A row of the `zset_score` family: `Score` or `Count`.
     pub fn decode_score(row: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new("score row", row);
         let (index, key) = read_prefix(&mut reader)?;
+        let version = reader.u64("version")?;
+        if let Some(first) = reader.peek().strip_prefix(&append::COUNT_MARK) {
+            return Ok(RowKey::Count {
+                index,
+                key,
+                version,
+                first,
+            });
+        }
         Ok(RowKey::Score {
             index,
             key,
-            version: reader.u64("version")?,
+            version,
             score: score::read(&mut reader)?,
             member: reader.rest(),
         })

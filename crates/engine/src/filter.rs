@@ -254,7 +254,7 @@ impl Filter {
             RowKey::Data { version, sub, .. } => {
                 judge_version(knowledge, row::metadata_key_of(key)?, version, Some(sub))
             }
-            RowKey::Score { version, .. } => {
+            RowKey::Score { version, .. } | RowKey::Count { version, .. } => {
                 judge_version(knowledge, row::metadata_key_of(key)?, version, None)
             }
             // Legacy strings have no metadata; expiry rows are the expirer's.

@@ -50,6 +50,8 @@ pub struct Settings {
     pub expire_batch: usize,
     /// How long the expirer rests when nothing is due.
     pub expire_interval: Duration,
+    /// Whether large collections come to be counted.
+    pub rank_index: bool,
     /// Below this much free space writes are refused.
     pub min_free_disk: u64,
     pub values: Values,
@@ -78,6 +80,7 @@ impl Settings {
             databases: values.number("databases") as u32,
             expire_batch: values.number("expire-batch") as usize,
             expire_interval: Duration::from_millis(values.number("expire-interval-ms")),
+            rank_index: values.get("rank-index") == b"yes",
             min_free_disk: values.number("min-free-disk"),
             values,
             file,

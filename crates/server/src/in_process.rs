@@ -31,6 +31,7 @@ impl InProcess {
             sync: settings.sync,
             databases: settings.databases,
             time: Box::new(SystemTime),
+            ranks: Default::default(),
         };
         let store = Store::open(dir, options).map_err(|error| error.to_string())?;
         let server = Arc::new(Server::new(store, settings));

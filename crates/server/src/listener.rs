@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cairn_engine::{EngineOptions, SystemTime};
-use cairn_store::{Background, Pace, Store, StoreOptions};
+use cairn_store::{Background, Pace, RankOptions, Store, StoreOptions};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -44,6 +44,10 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         sync: settings.sync,
         databases: settings.databases,
         time: Box::new(SystemTime),
+        ranks: RankOptions {
+            is_enabled: settings.rank_index,
+            ..RankOptions::default()
+        },
     };
     let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
     let background = Background::start(&store, pace(&settings))

@@ -78,11 +78,12 @@ impl Background {
     pub fn start(store: &Arc<Store>, pace: Pace) -> std::io::Result<Background> {
         let stop = Arc::new(Stop::default());
         let mut threads = Vec::new();
-        let jobs: [(&str, Job); 4] = [
+        let jobs: [(&str, Job); 5] = [
             ("expirer", expire(pace)),
             ("reclaimer", reclaim(pace)),
             ("legacy", move_legacy()),
             ("counter", count()),
+            ("ranks", keep_ranks()),
         ];
         for (name, job) in jobs {
             let (store, stop) = (store.clone(), stop.clone());
@@ -171,6 +172,22 @@ fn move_legacy() -> Job {
             None => return Ok(Next::Retire),
         }
         Ok(Next::Rest(Duration::from_millis(1)))
+    })
+}
+
+/// How often it is looked whether ranks were asked for.
+const RANKS_INTERVAL: Duration = Duration::from_millis(50);
+
+fn keep_ranks() -> Job {
+    Box::new(|store| {
+        let started = Instant::now();
+        let has_more = store.keep_ranks()?;
+        // Half a core while there is much to do.
+        Ok(Next::Rest(if has_more {
+            started.elapsed()
+        } else {
+            RANKS_INTERVAL
+        }))
     })
 }
 

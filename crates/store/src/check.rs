@@ -11,6 +11,7 @@
 //! - every row decodes, and belongs to a database that is in use, or listed as dead;
 //! - a collection has as many rows as its metadata says, a list no gaps between head and tail, a sorted
 //!   set the same members in both orders, a chunked string no chunk beyond its length;
+//! - a collection whose elements are counted has in each block as many as its count row says;
 //! - a key that expires has its expiry row;
 //! - no version is above the recorded maximum, and none in use is announced as staged.
 //!
@@ -19,6 +20,7 @@
 
 mod catalog;
 mod contents;
+mod counts;
 mod cursor;
 mod fault;
 mod log;
@@ -214,16 +216,16 @@ impl Walk<'_, '_> {
         mut contents: Option<&mut Contents<'_>>,
     ) -> Result<()> {
         while self.scores.is_at(rows.metadata_key) {
-            if let RowKey::Score {
-                version,
-                score,
-                member,
-                ..
-            } = self.scores.row()?
-            {
-                match &mut contents {
-                    Some(contents) if rows.live == Some(version) => {
-                        contents.score_row(score, member, self.scores.value(), &mut self.log);
+            let (row, value) = (self.scores.row()?, self.scores.value());
+            if let RowKey::Score { version, .. } | RowKey::Count { version, .. } = row {
+                match (&mut contents, row) {
+                    (Some(contents), RowKey::Score { score, member, .. })
+                        if rows.live == Some(version) =>
+                    {
+                        contents.score_row(score, member, value, &mut self.log);
+                    }
+                    (Some(contents), RowKey::Count { first, .. }) if rows.live == Some(version) => {
+                        contents.count_row(first, value, &mut self.log);
                     }
                     _ => self.other_version(version, rows),
                 }

@@ -7,7 +7,7 @@ use cairn_engine::{Direction, FEW, Family, Rows};
 
 use crate::error::Result;
 use crate::key::Key;
-use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
+use crate::txn::{ReadTxn, Row, Shape, Stamp, WriteTxn};
 
 /// A collection as a command works on it. Changes of size are kept here until [`Collection::save`]
 /// writes the metadata row, once.
@@ -18,6 +18,8 @@ pub struct Collection {
     version: u64,
     size: u64,
     expire_ms: u64,
+    /// Its elements are counted: see [`crate::ranks`].
+    is_counted: bool,
     /// As stored when it was opened, to tell whether the metadata row must be written.
     stored: Option<(u64, u64)>,
     /// Created by this command: no row of this version is in the engine.
@@ -33,19 +35,55 @@ impl Collection {
             version: 0,
             size: 0,
             expire_ms: 0,
+            is_counted: false,
             stored: None,
             is_fresh: false,
             key,
         };
         if let Some(found) = txn.find_kind(&collection.key, kind.into())?
-            && let Shape::Collection { version, size, .. } = found.shape
+            && let Shape::Collection {
+                version,
+                size,
+                is_counted,
+                ..
+            } = found.shape
         {
             collection.version = version;
             collection.size = size;
             collection.expire_ms = found.expire_ms;
+            collection.is_counted = is_counted;
             collection.stored = Some((version, size));
         }
         Ok(collection)
+    }
+
+    /// The collection that a key holds, of whichever kind, if it holds one.
+    pub(crate) fn find(txn: &ReadTxn, key: Key) -> Result<Option<Collection>> {
+        let stamp = txn.peek(&key)?.map(|found| found.stamp());
+        let Some(Stamp {
+            shape:
+                Shape::Collection {
+                    kind,
+                    version,
+                    size,
+                    is_counted,
+                },
+            expire_ms,
+            ..
+        }) = stamp
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Collection {
+            key,
+            kind,
+            version,
+            size,
+            expire_ms,
+            is_counted,
+            stored: Some((version, size)),
+            is_fresh: false,
+        }))
     }
 
     /// A new collection in place of whatever the key holds (which the caller removes, or overwrites by
@@ -57,6 +95,7 @@ impl Collection {
             version: txn.next_version(),
             size: 0,
             expire_ms: 0,
+            is_counted: false,
             stored: None,
             is_fresh: true,
         }
@@ -64,6 +103,14 @@ impl Collection {
 
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    pub(crate) fn kind(&self) -> CollectionKind {
+        self.kind
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     pub fn exists(&self) -> bool {
@@ -171,12 +218,23 @@ impl Collection {
             }
             return;
         }
+        self.put_metadata(txn);
+    }
+
+    /// The same when it comes to be counted, or not to be.
+    pub(crate) fn save_counted(mut self, txn: &mut WriteTxn, is_counted: bool) {
+        self.is_counted = is_counted;
+        self.put_metadata(txn);
+    }
+
+    fn put_metadata(&self, txn: &mut WriteTxn) {
         let metadata = Metadata {
             expire_ms: self.expire_ms,
             body: Body::Collection {
                 kind: self.kind,
                 version: self.version,
                 size: self.size,
+                is_counted: self.is_counted,
             },
         };
         txn.put_metadata(&self.key, &metadata, self.expire_ms);

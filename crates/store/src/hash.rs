@@ -47,7 +47,7 @@ impl Hash {
         self.0.ensure_version(txn);
         let row_key = self.0.row_key(field);
         let is_new = self.0.get_row(txn, &row_key)?.is_none();
-        self.put(txn, &row_key, value, is_new);
+        self.put(txn, &row_key, value, is_new)?;
         Ok(is_new)
     }
 
@@ -57,7 +57,7 @@ impl Hash {
         let row_key = self.0.row_key(field);
         let is_new = self.0.get_row(txn, &row_key)?.is_none();
         if is_new {
-            self.put(txn, &row_key, value, is_new);
+            self.put(txn, &row_key, value, is_new)?;
         }
         Ok(is_new)
     }
@@ -75,15 +75,22 @@ impl Hash {
         let is_new = row.is_none();
         let value = change(row.as_deref())?;
         drop(row);
-        self.put(txn, &row_key, value, is_new);
-        Ok(())
+        self.put(txn, &row_key, value, is_new)
     }
 
-    fn put(&mut self, txn: &mut WriteTxn, row_key: &[u8], value: impl AsRef<[u8]>, is_new: bool) {
+    fn put(
+        &mut self,
+        txn: &mut WriteTxn,
+        row_key: &[u8],
+        value: impl AsRef<[u8]>,
+        is_new: bool,
+    ) -> Result<()> {
         txn.put(Family::Data, row_key, value);
         if is_new {
+            self.0.count_in(txn, self.0.sub_of(row_key))?;
             self.0.grow(1);
         }
+        Ok(())
     }
 
     /// Deletes a field; true if it was there.
@@ -96,6 +103,7 @@ impl Hash {
             return Ok(false);
         }
         txn.delete(Family::Data, &row_key);
+        self.0.count_out(txn, field)?;
         self.0.shrink(1);
         Ok(true)
     }

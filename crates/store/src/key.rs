@@ -42,6 +42,13 @@ impl Key {
         out
     }
 
+    /// The row that counts the elements from a place of their order on.
+    pub fn count(&self, version: u64, first: &[u8]) -> RowBytes {
+        let mut out = RowBytes::default();
+        row::append_count(&mut out, &self.prefix, version, first);
+        out
+    }
+
     /// The row that says when the key expires.
     pub fn expiry(&self, at_ms: u64) -> RowBytes {
         let mut out = RowBytes::default();

@@ -57,10 +57,12 @@ fn body(shape: Shape, inline: &[u8]) -> Body<'_> {
             kind,
             version,
             size,
+            is_counted,
         } => Body::Collection {
             kind,
             version,
             size,
+            is_counted,
         },
         Shape::List {
             version,
@@ -135,6 +137,7 @@ fn copy_rows(txn: &mut WriteTxn, from: &Key, to: &Key, mut shape: Shape) -> Resu
         lower = from.data(old, &head.to_be_bytes());
         upper = from.data(old, &tail.to_be_bytes());
     }
+    // Counts are copied with what they count.
     let mut fresh = Fresh::new(to, new);
     for family in [Family::Data, Family::ZsetScore] {
         let mut rows = txn.rows(family, &lower, &upper, Direction::Forward);

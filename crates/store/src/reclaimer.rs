@@ -209,7 +209,10 @@ impl Store {
                 _ => RowKey::decode_score(row_key)?,
             };
             let metadata_key = row::metadata_key_of(row_key)?.to_vec();
-            let (RowKey::Data { version, .. } | RowKey::Score { version, .. }) = version else {
+            let (RowKey::Data { version, .. }
+            | RowKey::Score { version, .. }
+            | RowKey::Count { version, .. }) = version
+            else {
                 // A string of the old format, which has none.
                 place = Some([row_key, &[0]].concat());
                 continue;

@@ -13,7 +13,7 @@ mod selection;
 mod tests;
 
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
-use cairn_engine::{Direction, EngineError, Family, Rows};
+use cairn_engine::{Direction, Family, Rows};
 
 pub use algebra::Operation;
 pub use pop::Popped;
@@ -61,6 +61,7 @@ impl Set {
             return Ok(false);
         }
         txn.put(Family::Data, &row_key, []);
+        self.0.count_in(txn, member)?;
         let queues = txn.store().queues();
         queues.add_member(self.0.key(), self.0.version(), self.len(), member);
         self.0.grow(1);
@@ -87,6 +88,7 @@ impl Set {
             return Ok(false);
         }
         txn.delete(Family::Data, &row_key);
+        self.0.count_out(txn, member)?;
         self.0.shrink(1);
         Ok(true)
     }
@@ -102,25 +104,8 @@ impl Set {
 
     /// Any member, each with the same chance.
     pub fn random(&self, txn: &ReadTxn) -> Result<Option<Vec<u8>>> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        let before = fastrand::u64(..self.len());
-        let behind = self.len() - 1 - before;
-        let (direction, distance) = if before <= behind {
-            (Direction::Forward, before)
-        } else {
-            (Direction::Backward, behind)
-        };
-        let mut rows = self.0.rows(txn, direction);
-        for _ in 0..distance {
-            txn.step()?;
-            rows.next()?;
-        }
-        match rows.next()? {
-            Some((row_key, _)) => Ok(Some(self.member_of(row_key).to_vec())),
-            None => Err(EngineError::Corrupt("a member of a set is missing".into()).into()),
-        }
+        let row_key = self.0.any(txn)?;
+        Ok(row_key.map(|row_key| self.member_of(&row_key).to_vec()))
     }
 
     /// Writes the metadata: to be called after the last change.
@@ -191,6 +176,7 @@ impl Written {
                 kind: CollectionKind::Set,
                 version: self.version,
                 size: self.size,
+                is_counted: false,
             },
         };
         txn.put_metadata(key, &metadata, expire_ms);

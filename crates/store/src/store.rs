@@ -21,6 +21,7 @@ use crate::key::Key;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
 use crate::queues::Queues;
+use crate::ranks::{RankOptions, Ranks};
 use crate::reclaimer::Reclaimer;
 use crate::txn::{Patience, WriteTxn};
 
@@ -29,6 +30,7 @@ pub struct StoreOptions {
     pub sync: SyncMode,
     pub databases: u32,
     pub time: Box<dyn TimeSource>,
+    pub ranks: RankOptions,
 }
 
 /// Redis' limit, unless it is changed.
@@ -44,6 +46,7 @@ pub struct Store {
     may_have_legacy: AtomicBool,
     cursors: Cursors,
     queues: Queues,
+    ranks: Ranks,
     counts: Counts,
     expirer: Expirer,
     reclaimer: Reclaimer,
@@ -80,6 +83,7 @@ impl Store {
             may_have_legacy: AtomicBool::new(may_have_legacy),
             cursors: Cursors::new(),
             queues: Queues::new(options.engine.memory),
+            ranks: Ranks::new(options.ranks, options.engine.memory),
             counts: Counts::default(),
             expirer: Expirer::default(),
             reclaimer: Reclaimer::default(),
@@ -154,6 +158,11 @@ impl Store {
 
     pub(crate) fn queues(&self) -> &Queues {
         &self.queues
+    }
+
+    #[inline]
+    pub(crate) fn ranks(&self) -> &Ranks {
+        &self.ranks
     }
 
     pub(crate) fn counts(&self) -> &Counts {
@@ -257,6 +266,7 @@ impl Store {
     ) -> Result<(), EngineError> {
         if result.is_err() {
             self.queues.clear();
+            self.ranks.clear();
         }
         result?;
         staged.into_iter().for_each(StagingRow::release);

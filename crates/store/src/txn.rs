@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
+use crate::ranks::Counted;
 use crate::store::Store;
 
 /// How many rows a handler may walk on a connection thread before it has to move elsewhere.
@@ -84,6 +85,7 @@ pub enum Shape {
         kind: CollectionKind,
         version: u64,
         size: u64,
+        is_counted: bool,
     },
     List {
         version: u64,
@@ -161,10 +163,12 @@ impl Found<'_> {
                 kind,
                 version,
                 size,
+                is_counted,
             } => Shape::Collection {
                 kind,
                 version,
                 size,
+                is_counted,
             },
             Body::List {
                 version,
@@ -460,6 +464,10 @@ pub struct WriteTxn {
     has_taken: bool,
     /// The current command did.
     takes: bool,
+    /// What was counted, to be taken back unless the commit succeeds.
+    counted: Vec<Counted>,
+    /// How much of this there was before the current command.
+    counted_before: usize,
 }
 
 impl Deref for WriteTxn {
@@ -479,6 +487,7 @@ impl DerefMut for WriteTxn {
 impl Drop for WriteTxn {
     fn drop(&mut self) {
         self.forget_queues();
+        self.take_back_counted(0);
     }
 }
 
@@ -491,6 +500,8 @@ impl WriteTxn {
             encoded: Vec::new(),
             has_taken: false,
             takes: false,
+            counted: Vec::new(),
+            counted_before: 0,
         }
     }
 
@@ -507,6 +518,7 @@ impl WriteTxn {
         self.read.batch.savepoint();
         self.read.moved_before.clone_from(&self.read.moved);
         self.staged_before = self.staged.len();
+        self.counted_before = self.counted.len();
         self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
         self.read.lookups.set(Lookups::default());
@@ -527,6 +539,7 @@ impl WriteTxn {
         self.read.batch.rollback();
         self.read.moved.clone_from(&self.read.moved_before);
         self.staged.truncate(self.staged_before);
+        self.take_back_counted(self.counted_before);
         // What the commands before it have taken is gone for good.
         if std::mem::take(&mut self.takes) {
             self.read.store.queues().clear();
@@ -537,6 +550,19 @@ impl WriteTxn {
     pub(crate) fn queues(&mut self) -> &Queues {
         self.takes = true;
         self.read.store.queues()
+    }
+
+    /// Remembers a change of a directory: see [`crate::ranks`].
+    pub(crate) fn keep_counted(&mut self, counted: Counted) {
+        self.counted.push(counted);
+    }
+
+    fn take_back_counted(&mut self, up_to: usize) {
+        while self.counted.len() > up_to
+            && let Some(counted) = self.counted.pop()
+        {
+            self.read.store.ranks().take_back(counted);
+        }
     }
 
     fn forget_queues(&mut self) {
@@ -559,6 +585,8 @@ impl WriteTxn {
     /// Takes the changes out, to be committed; the transaction is as new.
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
         (self.has_taken, self.takes) = (false, false);
+        self.counted.clear();
+        self.counted_before = 0;
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 

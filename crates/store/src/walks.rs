@@ -160,6 +160,7 @@ mod tests {
             sync: SyncMode::No,
             databases: 1,
             time: Box::new(SystemTime),
+            ranks: Default::default(),
         };
         let store = Store::open(directory.path(), options).unwrap();
         let mut txn = WriteTxn::new(store.clone(), Patience::Long);

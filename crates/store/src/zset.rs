@@ -79,6 +79,10 @@ impl Zset {
         self.0.is_empty()
     }
 
+    pub fn collection(&self) -> &Collection {
+        &self.0
+    }
+
     pub fn score(&self, txn: &ReadTxn, member: &[u8]) -> Result<Option<f64>> {
         match self.0.get(txn, member)? {
             Some(row) => score_of(&row).map(Some),
@@ -99,7 +103,11 @@ impl Zset {
         };
         match before {
             Some(before) if before == score => return Ok(Update::Kept(score)),
-            Some(before) => txn.delete(Family::ZsetScore, &self.score_key(before, member)),
+            Some(before) => {
+                let score_key = self.score_key(before, member);
+                txn.delete(Family::ZsetScore, &score_key);
+                self.0.count_out(txn, self.0.sub_of(&score_key))?;
+            }
             None => {
                 self.0.ensure_version(txn);
                 self.0.grow(1);
@@ -108,7 +116,9 @@ impl Zset {
         txn.put(Family::Data, &self.0.row_key(member), score::encode(score));
         let score_key = self.score_key(score, member);
         txn.put(Family::ZsetScore, &score_key, []);
-        let (queues, element) = (txn.store().queues(), self.0.sub_of(&score_key));
+        let element = self.0.sub_of(&score_key);
+        self.0.count_in(txn, element)?;
+        let queues = txn.store().queues();
         queues.add_scored(self.0.key(), self.0.version(), element);
         Ok(match before {
             Some(_) => Update::Changed(score),
@@ -121,14 +131,16 @@ impl Zset {
         let Some(score) = self.score(txn, member)? else {
             return Ok(false);
         };
-        self.delete_rows(txn, score, member);
+        self.delete_rows(txn, score, member)?;
         self.0.shrink(1);
         Ok(true)
     }
 
-    fn delete_rows(&self, txn: &mut WriteTxn, score: f64, member: &[u8]) {
+    fn delete_rows(&self, txn: &mut WriteTxn, score: f64, member: &[u8]) -> Result<()> {
         txn.delete(Family::Data, &self.0.row_key(member));
-        txn.delete(Family::ZsetScore, &self.score_key(score, member));
+        let score_key = self.score_key(score, member);
+        txn.delete(Family::ZsetScore, &score_key);
+        self.0.count_out(txn, self.0.sub_of(&score_key))
     }
 
     /// The score rows of a span; [`Zset::score_rows`] reads their keys.

@@ -4,19 +4,22 @@ use super::Type;
 use crate::DecodeError;
 
 const MARKER: u8 = 0b1000_0000;
-const RESERVED: u8 = 0b0110_0000;
+const RESERVED: u8 = 0b0100_0000;
+const COUNTED: u8 = 0b0010_0000;
 const CHUNKED: u8 = 0b0001_0000;
 const TYPE: u8 = 0b0000_1111;
 
 pub(super) struct Flags {
     pub kind: Type,
     pub chunked: bool,
+    pub counted: bool,
 }
 
 impl Flags {
     pub fn encode(&self) -> u8 {
         let chunked = if self.chunked { CHUNKED } else { 0 };
-        MARKER | chunked | self.kind as u8
+        let counted = if self.counted { COUNTED } else { 0 };
+        MARKER | counted | chunked | self.kind as u8
     }
 
     #[inline]
@@ -32,7 +35,15 @@ impl Flags {
         if chunked && kind != Type::String {
             return Err(DecodeError::ChunkedNonString { kind: kind.name() });
         }
-        Ok(Flags { kind, chunked })
+        let counted = flags & COUNTED != 0;
+        if counted && !matches!(kind, Type::Hash | Type::Set | Type::ZSet) {
+            return Err(DecodeError::CountedOther { kind: kind.name() });
+        }
+        Ok(Flags {
+            kind,
+            chunked,
+            counted,
+        })
     }
 }
 
@@ -61,7 +72,9 @@ mod tests {
                     .is_ok()
             })
             .collect();
-        assert_eq!(valid, [0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x91]);
+        let counted = [0xa2, 0xa4, 0xa5];
+        let others = [0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x91];
+        assert_eq!(valid, [&others[..], &counted].concat());
     }
 
     #[test]
@@ -74,7 +87,7 @@ mod tests {
         );
         assert_eq!(
             fault(0xa1),
-            expect("metadata value: reserved bits of flags 0xa1 are set")
+            expect("metadata value: flags say that the elements of a string are counted")
         );
         assert_eq!(
             fault(0xc1),

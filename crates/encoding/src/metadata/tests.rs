@@ -11,6 +11,7 @@ fn collection(kind: CollectionKind) -> Metadata<'static> {
             kind,
             version: 0x2a,
             size: 3,
+            is_counted: false,
         },
     }
 }
@@ -67,6 +68,19 @@ fn golden_bytes_of_collections() {
     assert_bytes(
         &collection(CollectionKind::ZSet).encode(),
         "85 0102030405060708 000000000000002a 0000000000000003",
+    );
+    let counted = Metadata {
+        expire_ms: EXPIRE_MS,
+        body: Body::Collection {
+            kind: CollectionKind::ZSet,
+            version: 0x2a,
+            size: 3,
+            is_counted: true,
+        },
+    };
+    assert_bytes(
+        &counted.encode(),
+        "a5 0102030405060708 000000000000002a 0000000000000003",
     );
     assert_bytes(
         &list().encode(),

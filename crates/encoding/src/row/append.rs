@@ -11,6 +11,8 @@ use crate::score;
 pub const VERSION_LEN: usize = 8;
 /// Length of a score in a row's key.
 pub const SCORE_LEN: usize = 8;
+/// Stands where others have a score, above all of them.
+pub(super) const COUNT_MARK: [u8; SCORE_LEN] = [u8::MAX; SCORE_LEN];
 
 /// A row of `data`; with an empty `sub`, the bounds of the version.
 pub fn append_data(out: &mut impl Append, metadata_key: &[u8], version: u64, sub: &[u8]) {
@@ -28,6 +30,12 @@ pub fn append_score(
 ) {
     out.append(metadata_key);
     score_tail(out, version, score, member);
+}
+
+/// A count row, in `zset_score`; with an empty `first`, it is the least of its version.
+pub fn append_count(out: &mut impl Append, metadata_key: &[u8], version: u64, first: &[u8]) {
+    out.append(metadata_key);
+    count_tail(out, version, first);
 }
 
 /// A row of `expiry`.
@@ -51,6 +59,12 @@ pub(super) fn score_tail(out: &mut impl Append, version: u64, score: f64, member
     out.append(&version.to_be_bytes());
     out.append(&score::encode(score));
     out.append(member);
+}
+
+pub(super) fn count_tail(out: &mut impl Append, version: u64, first: &[u8]) {
+    out.append(&version.to_be_bytes());
+    out.append(&COUNT_MARK);
+    out.append(first);
 }
 
 pub(super) fn legacy_tail(out: &mut impl Append) {

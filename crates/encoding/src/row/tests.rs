@@ -26,6 +26,15 @@ fn score_row(score: f64, member: &'static [u8]) -> RowKey<'static> {
     }
 }
 
+fn count_row(first: &'static [u8]) -> RowKey<'static> {
+    RowKey::Count {
+        index: INDEX,
+        key: b"foo",
+        version: VERSION,
+        first,
+    }
+}
+
 fn built(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     build(&mut out);
@@ -47,6 +56,12 @@ fn golden_bytes_of_rows() {
     assert_bytes(
         &score,
         &format!("{FOO} 0102030405060708 400fffffffffffff 416461"),
+    );
+
+    let count = count_row(b"Ad").encode();
+    assert_bytes(
+        &count,
+        &format!("{FOO} 0102030405060708 ffffffffffffffff 4164"),
     );
 
     let expiry = RowKey::Expiry {
@@ -98,6 +113,7 @@ fn encoding_appends_and_allocates_once() {
     let rows = [
         data(b"foo", b"name"),
         score_row(1.5, b"Ada"),
+        count_row(b"Ad"),
         RowKey::Metadata {
             index: INDEX,
             key: b"foo",
@@ -176,6 +192,18 @@ fn only_a_lone_s_marks_an_old_string() {
             sub: b""
         })
     );
+}
+
+#[test]
+fn count_rows_lie_behind_all_scores_and_within_their_version() {
+    let highest = score_row(f64::INFINITY, &[u8::MAX; 100]).encode();
+    let (first, later) = (count_row(b"").encode(), count_row(&[u8::MAX; 100]).encode());
+    let end = version_end(&data(b"foo", b"").encode());
+    assert!(highest < first && first < later && later < end);
+    for row in [first, later] {
+        let decoded = RowKey::decode_score(&row);
+        assert_eq!(decoded.map(|decoded| decoded.encode()), Ok(row));
+    }
 }
 
 #[test]

@@ -31,6 +31,12 @@ fn owner(row: &Row) -> (u64, &[u8], Option<u64>) {
             key,
             version,
             ..
+        }
+        | RowKey::Count {
+            index,
+            key,
+            version,
+            ..
         } => (index, key, Some(version)),
         RowKey::Metadata { index, key }
         | RowKey::Legacy { index, key }

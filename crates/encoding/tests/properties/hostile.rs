@@ -144,7 +144,10 @@ proptest! {
         row.extend_from_slice(&sortable.to_be_bytes());
         row.extend_from_slice(&member);
         let is_score = (NEGATIVE_INFINITY..=INFINITY).contains(&sortable) && sortable != NEGATIVE_ZERO;
-        prop_assert_eq!(RowKey::decode_score(&row).is_ok(), is_score);
+        let is_count = sortable == u64::MAX;
+        let decoded = RowKey::decode_score(&row);
+        prop_assert_eq!(matches!(decoded, Ok(RowKey::Score { .. })), is_score);
+        prop_assert_eq!(matches!(decoded, Ok(RowKey::Count { .. })), is_count);
     }
 
     #[test]

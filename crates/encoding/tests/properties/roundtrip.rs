@@ -85,6 +85,9 @@ proptest! {
             RowKey::Score { version, score, member, .. } => {
                 row::append_score(&mut out, &metadata_key, version, score, member);
             }
+            RowKey::Count { version, first, .. } => {
+                row::append_count(&mut out, &metadata_key, version, first);
+            }
             RowKey::Expiry { at_ms, .. } => row::append_expiry(&mut out, &metadata_key, at_ms),
             RowKey::Legacy { .. } => row::append_legacy(&mut out, &metadata_key),
         }

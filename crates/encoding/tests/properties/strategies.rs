@@ -17,6 +17,7 @@ pub enum Row {
     Metadata(u64, Vec<u8>),
     Data(u64, Vec<u8>, u64, Vec<u8>),
     Score(u64, Vec<u8>, u64, f64, Vec<u8>),
+    Count(u64, Vec<u8>, u64, Vec<u8>),
     Expiry(u64, u64, Vec<u8>),
     Legacy(u64, Vec<u8>),
 }
@@ -30,6 +31,12 @@ impl Row {
                 key,
                 version,
                 sub,
+            },
+            Row::Count(index, ref key, version, ref first) => RowKey::Count {
+                index,
+                key,
+                version,
+                first,
             },
             Row::Score(index, ref key, version, score, ref member) => RowKey::Score {
                 index,
@@ -99,10 +106,15 @@ pub fn metadata_row() -> impl Strategy<Value = Row> {
     (number(), bytes()).prop_map(|(index, key)| Row::Metadata(index, key))
 }
 
+/// The rows that share the `zset_score` family.
 pub fn score_row() -> impl Strategy<Value = Row> {
-    (number(), bytes(), number(), score(), bytes()).prop_map(
-        |(index, key, version, score, member)| Row::Score(index, key, version, score, member),
-    )
+    prop_oneof![
+        3 => (number(), bytes(), number(), score(), bytes()).prop_map(
+            |(index, key, version, score, member)| Row::Score(index, key, version, score, member),
+        ),
+        1 => (number(), bytes(), number(), bytes())
+            .prop_map(|(index, key, version, first)| Row::Count(index, key, version, first)),
+    ]
 }
 
 pub fn expiry_row() -> impl Strategy<Value = Row> {
@@ -144,10 +156,13 @@ fn fixed_body() -> impl Strategy<Value = Body<'static>> {
     ]);
     prop_oneof![
         (number(), number()).prop_map(|(version, length)| Body::Chunked { version, length }),
-        (kind, number(), number()).prop_map(|(kind, version, size)| Body::Collection {
-            kind,
-            version,
-            size
+        (kind, number(), number(), any::<bool>()).prop_map(|(kind, version, size, is_counted)| {
+            Body::Collection {
+                kind,
+                version,
+                size,
+                is_counted,
+            }
         }),
         (number(), number(), number(), number()).prop_map(|(version, size, head, tail)| {
             Body::List {

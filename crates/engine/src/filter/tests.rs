@@ -89,6 +89,7 @@ fn a_filter_judges_by_the_moment_it_began() {
                     kind,
                     version,
                     size: 1,
+                    is_counted: false,
                 };
                 let value = Metadata { expire_ms: 0, body }.encode();
                 batch.put(Family::Metadata, &metadata, value);
@@ -146,6 +147,7 @@ fn metadata_that_is_due_stays_while_there_is_a_newer_row() {
             kind: cairn_encoding::metadata::CollectionKind::Hash,
             version: 5,
             size: 1,
+            is_counted: false,
         };
         Metadata { expire_ms, body }.encode()
     };

@@ -118,6 +118,7 @@ fn collection(kind: CollectionKind, version: u64) -> Body<'static> {
         kind,
         version,
         size: 2,
+        is_counted: false,
     }
 }
 

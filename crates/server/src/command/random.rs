@@ -1,12 +1,13 @@
 //! HRANDFIELD and ZRANDMEMBER: rows of a collection at random, with what belongs to them or without.
 //!
-//! Rows that must differ are chosen on one walk while they are sent. Where rows may come twice, some
-//! thousands are drawn and looked up in one walk, and then the next. Either way the reply may be of any
-//! length, and so may the collection: a piece of the reply passes over a bounded number of rows.
+//! A few of many rows are found by their ranks, where these are known. Else rows that must differ are chosen on
+//! one walk while they are sent. Where rows may come twice, some thousands are drawn and looked up in one walk,
+//! and then the next. Either way the reply may be of any length, and so may the collection: a piece of the reply
+//! passes over a bounded number of rows.
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::random::{Draws, Lottery};
-use cairn_store::{Error, ReadTxn, Result, Rows};
+use cairn_store::{Collection, Direction, Error, Jumps, ReadTxn, Result, Rows};
 
 use super::args::{Args, is};
 use super::rows::{self, Shape};
@@ -53,17 +54,23 @@ impl Request {
         })
     }
 
-    /// Answers from the `size` rows of a collection.
-    pub fn reply(self, txn: &ReadTxn, size: u64, rows: Rows, item: impl Item) -> Result<Reply> {
+    /// Answers from the rows of a collection.
+    pub fn reply(self, txn: &ReadTxn, from: &Collection, item: impl Item) -> Result<Reply> {
+        let size = from.len();
         let Request::Several {
             wanted,
             may_repeat,
             shape,
         } = self
         else {
-            return one(txn, size, rows, item);
+            let row_key = from.any(txn)?;
+            return Ok(row_key.map(|row_key| item.name(&row_key).to_vec()).into());
         };
+        if let Some(reply) = picked(txn, from, (wanted, may_repeat), shape, item)? {
+            return Ok(reply);
+        }
         let header = Some((shape, wanted));
+        let rows = from.ordered_rows(txn, Direction::Forward);
         Ok(if size == 0 || wanted == 0 {
             Reply::Array(Vec::new())
         } else if may_repeat {
@@ -111,23 +118,57 @@ fn write(shape: Shape, item: impl Item, row_key: &[u8], value: &[u8], out: &mut 
     item.write_partner(row_key, value, out);
 }
 
-fn one(txn: &ReadTxn, size: u64, mut rows: Rows, item: impl Item) -> Result<Reply> {
-    if size == 0 {
-        return Ok(Reply::Null);
-    }
-    for _ in 0..fastrand::u64(..size) {
-        txn.step()?;
-        rows.next()?;
-    }
-    let row = rows.next()?;
-    Ok(row.map(|(row_key, _)| item.name(row_key).to_vec()).into())
-}
-
 type Header = Option<(Shape, u64)>;
 
 fn write_header(header: &mut Header, out: &mut Writer<'_>) {
     if let Some((shape, count)) = header.take() {
         shape.write(out, count);
+    }
+}
+
+/// An answer from rows that are found by their ranks; none where it should be walked.
+pub fn picked(
+    txn: &ReadTxn,
+    from: &Collection,
+    (wanted, may_repeat): (u64, bool),
+    shape: Shape,
+    item: impl Item,
+) -> Result<Option<Reply>> {
+    let jumps = from.jumps(txn, wanted, may_repeat)?;
+    Ok(jumps.map(|jumps| {
+        Reply::Stream(Box::new(Picked {
+            header: Some((shape, wanted)),
+            jumps,
+            shape,
+            item,
+        }))
+    }))
+}
+
+/// Rows whose places are known.
+struct Picked<I> {
+    header: Header,
+    jumps: Jumps,
+    shape: Shape,
+    item: I,
+}
+
+/// How many of these are looked up at a time: each is a search, and a walk over some rows.
+const PICKS_PER_PIECE: usize = 64;
+
+impl<I: Item> ReplyStream for Picked<I> {
+    fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
+        write_header(&mut self.header, out);
+        for _ in 0..PICKS_PER_PIECE {
+            if out.len() >= limit {
+                break;
+            }
+            match self.jumps.next().map_err(StreamError::new)? {
+                Some((row_key, value)) => write(self.shape, self.item, row_key, value, out),
+                None => return Ok(Progress::Done),
+            }
+        }
+        Ok(Progress::More)
     }
 }
 

@@ -11,6 +11,7 @@ use reply::Kind;
 use super::args::{self, Args};
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};
+use super::random;
 use super::rows::{self, Shape};
 use super::{Command, Handler, command};
 
@@ -285,12 +286,32 @@ fn srandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     }
     let set = Set::open(txn, args[1])?;
     let times = count.unsigned_abs();
+    let members = Members {
+        member_at: set.collection().sub_offset(),
+    };
+    let wanted = (times, count < 0);
+    if let Some(reply) = random::picked(txn, set.collection(), wanted, Shape::Array, members)? {
+        return Ok(reply);
+    }
     let selection = if count < 0 && !set.is_empty() {
         Selection::repeats(txn, &set, times)
     } else {
         Selection::sample(txn, &set, times)
     };
     reply::members(txn, Kind::Array, selection)
+}
+
+#[derive(Clone, Copy)]
+struct Members {
+    member_at: usize,
+}
+
+impl random::Item for Members {
+    fn name(self, row_key: &[u8]) -> &[u8] {
+        &row_key[self.member_at..]
+    }
+
+    fn write_partner(self, _: &[u8], _: &[u8], _: &mut Writer<'_>) {}
 }
 
 fn sinter(txn: &ReadTxn, args: &Args) -> Result<Reply> {

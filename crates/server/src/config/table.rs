@@ -89,6 +89,9 @@ pub static PARAMETERS: &[Parameter] = &[
     size("min-free-disk", 0, BYTES, "1073741824")
         .immutable()
         .flag("Free disk space below which writes are refused"),
+    yes_no("rank-index", "yes").immutable().flag(
+        "Whether the elements of large collections that are asked for ranks or random picks are counted",
+    ),
     yes_no("protected-mode", "yes")
         .flag("Whether only clients of this machine are served while there is no password")
         .applies(live::set_protected_mode),

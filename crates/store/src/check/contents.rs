@@ -13,6 +13,7 @@ use cairn_encoding::{CHUNK_SIZE, DecodeError, score};
 use cairn_engine::{Engine, Family};
 use rustc_hash::FxHasher;
 
+use super::counts::Counts;
 use super::fault::{Fault, Place};
 use super::log::Log;
 use crate::error::Result;
@@ -43,6 +44,7 @@ pub struct Contents<'m> {
     by_score: Sum,
     /// The list index that should come next.
     next_index: u64,
+    counts: Counts,
 }
 
 impl<'m> Contents<'m> {
@@ -58,6 +60,7 @@ impl<'m> Contents<'m> {
             by_member: Sum::default(),
             by_score: Sum::default(),
             next_index,
+            counts: Counts::default(),
         }
     }
 
@@ -81,6 +84,11 @@ impl<'m> Contents<'m> {
     pub fn score_row(&mut self, score: f64, member: &[u8], value: &[u8], log: &mut Log<'_>) {
         self.by_score.add(member, score);
         self.expect_empty(member, value, log);
+    }
+
+    /// The next count row of the live version.
+    pub fn count_row(&mut self, first: &[u8], value: &[u8], log: &mut Log<'_>) {
+        self.counts.add(first, value, self.place, log);
     }
 
     fn member(
@@ -183,7 +191,21 @@ impl<'m> Contents<'m> {
             let rows = self.by_score.rows;
             log.fault(self.place, Fault::StrayScoreRows { kind, rows });
         }
-        Ok(())
+        match self.metadata.body {
+            Body::Collection {
+                kind,
+                version,
+                is_counted: true,
+                ..
+            } => {
+                let counts = self.counts;
+                counts.compare(engine, metadata_key, (kind, version), self.place, log)
+            }
+            _ => {
+                self.counts.expect_none(self.place, log);
+                Ok(())
+            }
+        }
     }
 
     fn expect_some(&self, kind: Type, size: u64, log: &mut Log<'_>) {

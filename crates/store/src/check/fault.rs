@@ -88,6 +88,20 @@ pub enum Fault {
     #[error("{rows} rows in score order belong to a {}", kind.name())]
     StrayScoreRows { kind: Type, rows: u64 },
 
+    #[error(
+        "the block of {} counts {count} elements, but {rows} are there",
+        quoted(first, SHOWN)
+    )]
+    Count {
+        first: Vec<u8>,
+        count: u64,
+        rows: u64,
+    },
+    #[error("its elements should be counted, but the first block is missing")]
+    CountsMissing,
+    #[error("{rows} count rows are there, but nothing says that elements are counted")]
+    StrayCounts { rows: u64 },
+
     #[error("it expires at {at_ms}, but no expiry row says so: it would not be deleted")]
     ExpiryRowMissing { at_ms: u64 },
     #[error(

@@ -15,6 +15,7 @@ fn open() -> (tempfile::TempDir, Arc<Store>) {
         sync: SyncMode::No,
         databases: 1,
         time: Box::new(SystemTime),
+        ranks: Default::default(),
     };
     let store = Store::open(directory.path(), options).unwrap();
     (directory, store)

@@ -1,6 +1,7 @@
 //! What the fields of a row mean, in words.
 
 use cairn_encoding::chunk::{decode_chunk_sub, decode_index_sub};
+use cairn_encoding::count as element_count;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::{CHUNK_SIZE, LIST_ORIGIN, score};
 
@@ -80,6 +81,15 @@ pub fn score_row(score: f64, member: &[u8]) -> Vec<String> {
         text::number(score),
         short(member),
     ]
+}
+
+/// Where a block begins, and how many elements it has.
+pub fn count_row(first: &[u8], value: &[u8]) -> Vec<String> {
+    let elements = match element_count::decode(value) {
+        Ok(elements) => elements.to_string(),
+        Err(error) => error.to_string(),
+    };
+    vec![short(first), elements]
 }
 
 pub fn short(bytes: &[u8]) -> String {

@@ -18,6 +18,8 @@ use crate::error::Result;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Version(u64),
+    /// The count rows of a version.
+    Counts(u64),
     Legacy,
     Damaged,
 }
@@ -109,7 +111,9 @@ impl<S: RowSource> Subject<'_, S> {
                     self.standing_of_version(version, life, staged)
                 }
             }
-            Ok(RowKey::Score { version, .. }) => self.standing_of_version(version, life, staged),
+            Ok(RowKey::Score { version, .. } | RowKey::Count { version, .. }) => {
+                self.standing_of_version(version, life, staged)
+            }
             Ok(RowKey::Legacy { .. }) => match life {
                 Life::None => Standing::Live,
                 // The key has been written since, in the new form.
@@ -150,6 +154,10 @@ impl<S: RowSource> Subject<'_, S> {
                 fields.extend([VERSION_LEN, SCORE_LEN]);
                 describe::score_row(score, member)
             }
+            Ok(RowKey::Count { first, .. }) => {
+                fields.extend([VERSION_LEN, SCORE_LEN]);
+                describe::count_row(first, value)
+            }
             Ok(RowKey::Legacy { .. }) => match LegacyString::decode(value) {
                 Ok(legacy) => {
                     if standing == Standing::Live {
@@ -183,7 +191,10 @@ impl<S: RowSource> Subject<'_, S> {
     fn beyond(&self, row: &Result<RowKey<'_>, DecodeError>, life: &Life<'_>) -> Option<Vec<u8>> {
         let (version, sub) = match *row {
             Ok(RowKey::Data { version, sub, .. }) => (version, sub),
-            Ok(RowKey::Score { version, .. }) => (version, &[][..]),
+            Ok(RowKey::Score { version, .. }) => {
+                return Some(self.key.count(version, b"").to_vec());
+            }
+            Ok(RowKey::Count { version, .. }) => (version, &[][..]),
             _ => return None,
         };
         if let Some(Body::List { head, .. }) = life.body_of(version)
@@ -199,6 +210,9 @@ impl<S: RowSource> Subject<'_, S> {
         let layout = match (section.part, family) {
             (Part::Version(version), Family::ZsetScore) => {
                 format!("prefix | version {version} | score | member → (empty)")
+            }
+            (Part::Counts(version), _) => {
+                format!("prefix | version {version} | ff × 8 | first → count")
             }
             (Part::Version(version), _) => {
                 let layout = describe::data_layout(life.body_of(version));
@@ -237,6 +251,7 @@ impl Section {
 fn part_of(row: &Result<RowKey<'_>, DecodeError>) -> Part {
     match *row {
         Ok(RowKey::Data { version, .. } | RowKey::Score { version, .. }) => Part::Version(version),
+        Ok(RowKey::Count { version, .. }) => Part::Counts(version),
         Ok(RowKey::Legacy { .. }) => Part::Legacy,
         Ok(_) | Err(_) => Part::Damaged,
     }

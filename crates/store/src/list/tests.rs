@@ -22,6 +22,7 @@ fn open_store(path: &std::path::Path) -> Arc<Store> {
         sync: SyncMode::No,
         databases: 1,
         time: Box::new(SystemTime),
+        ranks: Default::default(),
     };
     Store::open(path, options).unwrap()
 }

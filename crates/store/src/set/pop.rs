@@ -1,6 +1,7 @@
 //! Taking members out at random.
 //!
-//! A handful is collected and its rows are deleted. Members by the million are neither collected nor
+//! One member comes from a pool that was drawn on a walk over all of them, or, if they are very many and counted,
+//! from its rank. A handful is collected and its rows are deleted. Members by the million are neither collected nor
 //! deleted one by one: the members that stay are written as a new version of the set, ahead of the commit
 //! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
 //! the same choice again.
@@ -22,6 +23,8 @@ const OVERHEAD: usize = 128;
 const ONE_BY_ONE: u64 = 128;
 /// A larger set is not walked on a connection thread.
 const SHORT_WALK: u64 = 16 * 1024;
+/// To walk over a larger one takes so long that members are drawn by their ranks, once these are known.
+const LONG_WALK: u64 = 128 * 1024;
 
 /// What was taken out.
 pub enum Popped {
@@ -49,6 +52,11 @@ impl Set {
         loop {
             let queues = txn.store().queues();
             let Some(member) = queues.take_any(self.0.key(), self.0.version()) else {
+                if self.len() > LONG_WALK
+                    && let Some(member) = self.take_by_rank(txn)?
+                {
+                    return Ok(member);
+                }
                 if !self.fill_pool(txn)? {
                     return Err(EngineError::Corrupt("a member is missing".into()).into());
                 }
@@ -61,6 +69,18 @@ impl Set {
                 return Ok(member);
             }
         }
+    }
+
+    /// Takes out a member, if they are counted.
+    pub(crate) fn take_by_rank(&mut self, txn: &mut WriteTxn) -> Result<Option<Vec<u8>>> {
+        if !self.0.has_ranks(txn)? {
+            return Ok(None);
+        }
+        let member = self.random(txn)?;
+        if let Some(member) = &member {
+            self.remove(txn, member)?;
+        }
+        Ok(member)
     }
 
     /// Draws members for the pops to come; false if there are none.
@@ -104,7 +124,7 @@ impl Set {
         let lottery = Lottery::new(count, self.len());
         let mut chosen = Selection::chosen(txn, &self, &lottery, count);
         if let Some(popped) = collect(txn, &mut chosen, handful)? {
-            self.pop_few(txn, &popped);
+            self.pop_few(txn, &popped)?;
             return Ok(Popped::Few(popped));
         }
         if !txn.is_patient() {
@@ -118,18 +138,20 @@ impl Set {
         })
     }
 
-    fn pop_few(mut self, txn: &mut WriteTxn, popped: &[Vec<u8>]) {
+    fn pop_few(mut self, txn: &mut WriteTxn, popped: &[Vec<u8>]) -> Result<()> {
         let count = popped.len() as u64;
         // Without its metadata the set is gone, and so are all its rows.
         if count < self.len() {
             for member in popped {
                 txn.delete(Family::Data, &self.0.row_key(member));
+                self.0.count_out(txn, member)?;
                 let queues = txn.store().queues();
                 queues.leave(self.0.key(), self.0.version(), member);
             }
         }
         self.0.shrink(count);
         self.save(txn);
+        Ok(())
     }
 
     fn pop_many(mut self, txn: &mut WriteTxn, lottery: &Lottery, count: u64) -> Result<()> {

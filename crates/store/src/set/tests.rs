@@ -19,6 +19,7 @@ fn open_store(path: &std::path::Path) -> Arc<Store> {
         sync: SyncMode::No,
         databases: 1,
         time: Box::new(SystemTime),
+        ranks: Default::default(),
     };
     Store::open(path, options).unwrap()
 }
@@ -216,6 +217,7 @@ fn members_popped_by_the_thousand_can_be_read_after_the_commit() {
             kind: CollectionKind::Set,
             version: bench.open(b"set").collection().version(),
             size: 1000,
+            is_counted: false,
         },
     };
     bench.txn.put_metadata(&key, &metadata, 0);

@@ -25,6 +25,7 @@ fn open_store(path: &Path) -> (Arc<Store>, Arc<ManualTime>) {
         sync: SyncMode::No,
         databases: 1,
         time: Box::new(time.clone()),
+        ranks: Default::default(),
     };
     (Store::open(path, options).unwrap(), time)
 }

@@ -60,6 +60,7 @@ impl Builder {
                 kind: CollectionKind::ZSet,
                 version: self.version,
                 size: self.size,
+                is_counted: false,
             },
         };
         txn.put_metadata(&self.key, &metadata, 0);

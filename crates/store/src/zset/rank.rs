@@ -1,13 +1,14 @@
 //! Positions: how many members lie in a span, where a member stands, who stands at a place.
 //!
-//! All of it is done by walking, from the nearer end where that is known. Nobody else counts rows, so
-//! an index of counts has one module to replace.
+//! Where the members are counted (see [`crate::ranks`]), little is walked; else all of it is done by walking,
+//! from the nearer end where that is known.
 
 use cairn_engine::{Direction, Rows};
 
 use super::span::successor;
 use super::{Span, Zset};
 use crate::error::Result;
+use crate::ranks::skip;
 use crate::txn::ReadTxn;
 
 impl Zset {
@@ -18,8 +19,21 @@ impl Zset {
         if *span == self.whole() {
             return Ok(self.len());
         }
+        if let Some(count) = self.0.count_between(txn, self.from(span), self.to(span))? {
+            return Ok(count);
+        }
         let mut rows = self.rows(txn, span, Direction::Forward);
         skip(txn, &mut rows, u64::MAX)
+    }
+
+    /// Where a span begins; none if that is before all members.
+    fn from<'s>(&self, span: &'s Span) -> Option<&'s [u8]> {
+        (span.lower != self.whole().lower).then(|| self.0.sub_of(&span.lower))
+    }
+
+    /// Where it ends; none if that is behind all members.
+    fn to<'s>(&self, span: &'s Span) -> Option<&'s [u8]> {
+        (span.upper != self.whole().upper).then(|| self.0.sub_of(&span.upper))
     }
 
     /// How many members come before this one, walking in `direction`.
@@ -41,22 +55,6 @@ impl Zset {
         self.count(txn, &before).map(Some)
     }
 
-    /// The row that stands at `rank`, counted from the lowest.
-    fn nth(&self, txn: &ReadTxn, rank: u64) -> Result<Option<Vec<u8>>> {
-        if rank >= self.len() {
-            return Ok(None);
-        }
-        let from_top = self.len() - 1 - rank;
-        let (direction, before) = if rank <= from_top {
-            (Direction::Forward, rank)
-        } else {
-            (Direction::Backward, from_top)
-        };
-        let mut rows = self.rows(txn, &self.whole(), direction);
-        skip(txn, &mut rows, before)?;
-        Ok(rows.next()?.map(|(key, _)| key.to_vec()))
-    }
-
     /// A walk that begins with the `rank`-th member, counted in the walk's own direction.
     pub fn rows_from(&self, txn: &ReadTxn, rank: u64, direction: Direction) -> Result<Rows> {
         let mut rows = self.rows(txn, &self.whole(), direction);
@@ -65,7 +63,7 @@ impl Zset {
                 Direction::Forward => rank,
                 Direction::Backward => self.len() - 1 - rank,
             };
-            if let Some(key) = self.nth(txn, from_bottom)? {
+            if let Some(key) = self.0.nth(txn, from_bottom)? {
                 rows.seek(&key);
             }
         }
@@ -78,12 +76,12 @@ impl Zset {
         let end = rank.saturating_add(count);
         let lower = match rank {
             0 => Some(whole.lower),
-            rank => self.nth(txn, rank)?,
+            rank => self.0.nth(txn, rank)?,
         };
         let upper = if end >= self.len() {
             Some(whole.upper)
         } else {
-            self.nth(txn, end)?
+            self.0.nth(txn, end)?
         };
         Ok(match (lower, upper) {
             (Some(lower), Some(upper)) => Span::new(lower, upper),
@@ -108,6 +106,28 @@ impl Zset {
             let rows = self.rows_from(txn, offset, direction)?;
             return Ok((rows, limit.min(self.len() - offset)));
         }
+        let near = txn.store().ranks().options().near();
+        if offset.saturating_add(limit) > near
+            && let Some(count) = self.0.count_between(txn, self.from(span), self.to(span))?
+        {
+            let Some(rest) = count.checked_sub(offset).filter(|rest| *rest > 0) else {
+                return Ok((rows, 0));
+            };
+            if offset > 0 {
+                let before = match self.from(span) {
+                    Some(from) => self.0.count_before(txn, from)?.unwrap_or_default(),
+                    None => 0,
+                };
+                let first = match direction {
+                    Direction::Forward => before + offset,
+                    Direction::Backward => before + rest - 1,
+                };
+                if let Some(first) = self.0.nth(txn, first)? {
+                    rows.seek(&first);
+                }
+            }
+            return Ok((rows, limit.min(rest)));
+        }
         skip(txn, &mut rows, offset)?;
         let Some(first) = rows.next()?.map(|(key, _)| key.to_vec()) else {
             return Ok((rows, 0));
@@ -116,14 +136,4 @@ impl Zset {
         rows.seek(&first);
         Ok((rows, count))
     }
-}
-
-/// Passes over at most `count` rows; how many there were.
-fn skip(txn: &ReadTxn, rows: &mut Rows, count: u64) -> Result<u64> {
-    let mut passed = 0;
-    while passed < count && rows.next()?.is_some() {
-        txn.step()?;
-        passed += 1;
-    }
-    Ok(passed)
 }

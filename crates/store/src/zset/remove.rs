@@ -98,6 +98,7 @@ impl Zset {
             if score == Some(found.score) {
                 txn.delete(Family::Data, &row_key);
                 txn.delete(Family::ZsetScore, &score_key);
+                self.0.count_out(txn, self.0.sub_of(&score_key))?;
                 self.0.shrink(1);
                 return Ok(found);
             }
@@ -185,7 +186,7 @@ impl Zset {
         let mut rows = self.rows(txn, span, Direction::Forward);
         while let Some((key, _)) = rows.next()? {
             txn.step()?;
-            self.delete_rows(txn, keys.score(key), keys.member(key));
+            self.delete_rows(txn, keys.score(key), keys.member(key))?;
             self.0.shrink(1);
         }
         Ok(())

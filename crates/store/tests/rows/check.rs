@@ -59,6 +59,7 @@ fn collection(kind: CollectionKind, version: u64, size: u64) -> Body<'static> {
         kind,
         version,
         size,
+        is_counted: false,
     }
 }
 

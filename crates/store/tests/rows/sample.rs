@@ -26,6 +26,7 @@ impl Sample {
             sync: SyncMode::No,
             databases: 2,
             time: Box::new(time.clone()),
+            ranks: Default::default(),
         };
         let store = Store::open(dir.path(), options).unwrap();
         Sample { store, time, dir }

@@ -144,6 +144,7 @@ pub fn open_with(path: &Path, time: Arc<ManualTime>, databases: u32) -> Arc<Stor
         sync: SyncMode::No,
         databases,
         time: Box::new(time),
+        ranks: Default::default(),
     };
     Store::open(path, options).unwrap()
 }

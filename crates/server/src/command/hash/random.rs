@@ -15,7 +15,7 @@ pub fn hrandfield(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let fields = Fields {
         field_at: hash.collection().sub_offset(),
     };
-    request.reply(txn, hash.len(), hash.rows(txn), fields)
+    request.reply(txn, hash.collection(), fields)
 }
 
 #[derive(Clone, Copy)]

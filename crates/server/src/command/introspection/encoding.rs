@@ -66,6 +66,7 @@ pub fn encoding_of(txn: &ReadTxn, key: &Key, found: &Found<'_>) -> Result<&'stat
             kind,
             version,
             size,
+            ..
         } => match kind {
             CollectionKind::Hash => {
                 let is_small = is_small(txn, key, version, size, ENCODINGS.small_hash())?;
@@ -162,6 +163,7 @@ pub fn bytes_of(txn: &ReadTxn, key: &Key, found: &Found<'_>, samples: u64) -> Re
             kind,
             version,
             size,
+            ..
         } => (
             version,
             size,

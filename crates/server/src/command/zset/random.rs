@@ -2,7 +2,7 @@
 
 use cairn_resp::{Reply, Writer};
 use cairn_store::zset::ScoreRows;
-use cairn_store::{Direction, ReadTxn, Result, Zset};
+use cairn_store::{ReadTxn, Result, Zset};
 
 use super::Args;
 use crate::command::random::{Item, Request};
@@ -10,8 +10,7 @@ use crate::command::random::{Item, Request};
 pub fn zrandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let request = Request::parse(args, "withscores")?;
     let zset = Zset::open(txn, args[1])?;
-    let rows = zset.rows(txn, &zset.whole(), Direction::Forward);
-    request.reply(txn, zset.len(), rows, zset.score_rows())
+    request.reply(txn, zset.collection(), zset.score_rows())
 }
 
 impl Item for ScoreRows {

@@ -27,6 +27,7 @@ impl Fixture {
             sync: SyncMode::No,
             databases: 1,
             time: Box::new(SystemTime),
+            ranks: Default::default(),
         };
         let store = Store::open(directory.path(), options).unwrap();
         let mut txn = WriteTxn::new(store, Patience::Long);

@@ -1,0 +1,335 @@
+//! The blocks of one collection, in memory.
+//!
+//! Blocks stand on shelves of some hundred, and a shelf knows what its blocks count together. So to find the
+//! block of an element is two binary searches, and to add up what lies before it passes over one number per
+//! shelf, and one per block of a single shelf.
+
+use cairn_engine::EngineError;
+
+use crate::error::Result;
+
+/// How many blocks stand on a shelf; up to twice as many before it is split.
+const SHELF: usize = 256;
+/// What a block takes beside its bytes.
+const OVERHEAD: usize = size_of::<Block>() + 16;
+
+/// Elements that follow each other, from `first` up to where the next block begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) first: Box<[u8]>,
+    pub(super) count: u64,
+}
+
+struct Shelf {
+    blocks: Vec<Block>,
+    total: u64,
+}
+
+impl Shelf {
+    fn new(blocks: Vec<Block>) -> Self {
+        Shelf {
+            total: blocks.iter().map(|block| block.count).sum(),
+            blocks,
+        }
+    }
+
+    fn begins_at_or_before(&self, element: &[u8]) -> bool {
+        self.blocks
+            .first()
+            .is_some_and(|block| *block.first <= *element)
+    }
+}
+
+/// Where a block stands. It holds until blocks are cut or merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    shelf: u32,
+    block: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Directory {
+    /// None of them is empty, and the first block begins with nothing.
+    shelves: Vec<Shelf>,
+    bytes: usize,
+}
+
+impl Directory {
+    pub(super) fn is_empty(&self) -> bool {
+        self.shelves.is_empty()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.shelves.iter().map(|shelf| shelf.total).sum()
+    }
+
+    /// Adds a block behind the last.
+    pub(super) fn push(&mut self, first: &[u8], count: u64) {
+        let first: Box<[u8]> = first.into();
+        self.bytes += OVERHEAD + first.len();
+        let block = Block { first, count };
+        match self.shelves.last_mut() {
+            Some(shelf) if shelf.blocks.len() < SHELF => {
+                shelf.blocks.push(block);
+                shelf.total += count;
+            }
+            _ => self.shelves.push(Shelf::new(vec![block])),
+        }
+    }
+
+    /// The block of an element, which need not be there.
+    pub(super) fn find(&self, element: &[u8]) -> Spot {
+        let before = |found: usize| found.saturating_sub(1);
+        let shelf = before(
+            self.shelves
+                .partition_point(|shelf| shelf.begins_at_or_before(element)),
+        );
+        let blocks = self
+            .shelves
+            .get(shelf)
+            .map_or(&[][..], |shelf| &shelf.blocks);
+        let block = before(blocks.partition_point(|block| *block.first <= *element));
+        Spot {
+            shelf: shelf as u32,
+            block: block as u32,
+        }
+    }
+
+    pub(super) fn block(&self, spot: Spot) -> Option<&Block> {
+        let shelf = self.shelves.get(spot.shelf as usize)?;
+        shelf.blocks.get(spot.block as usize)
+    }
+
+    /// Where the block behind this one begins, if there is one.
+    pub(super) fn end_of(&self, spot: Spot) -> Option<&[u8]> {
+        let shelf = self.shelves.get(spot.shelf as usize)?;
+        let next = shelf.blocks.get(spot.block as usize + 1).or_else(|| {
+            let shelf = self.shelves.get(spot.shelf as usize + 1)?;
+            shelf.blocks.first()
+        });
+        next.map(|block| &*block.first)
+    }
+
+    /// How many elements lie in the blocks before this one.
+    pub(super) fn before(&self, spot: Spot) -> u64 {
+        let (shelves, rest) = self.shelves.split_at(spot.shelf as usize);
+        let blocks = rest.first().map_or(&[][..], |shelf| &shelf.blocks);
+        let blocks = &blocks[..blocks.len().min(spot.block as usize)];
+        shelves.iter().map(|shelf| shelf.total).sum::<u64>()
+            + blocks.iter().map(|block| block.count).sum::<u64>()
+    }
+
+    /// The block that the element of a rank is in, and how many of the block's come before it.
+    pub(super) fn at_rank(&self, mut rank: u64) -> Option<(Spot, u64)> {
+        let mut shelves = self.shelves.iter().zip(0..);
+        let (shelf, shelf_at) = shelves.find(|(shelf, _)| take_off(&mut rank, shelf.total))?;
+        let mut blocks = shelf.blocks.iter().zip(0..);
+        let (_, block_at) = blocks.find(|(block, _)| take_off(&mut rank, block.count))?;
+        let spot = Spot {
+            shelf: shelf_at,
+            block: block_at,
+        };
+        Some((spot, rank))
+    }
+
+    /// Elements have come or gone; how many the block has now.
+    pub(super) fn change(&mut self, spot: Spot, by: i64) -> Result<u64> {
+        let shelf = self.shelves.get_mut(spot.shelf as usize);
+        let changed = shelf.and_then(|shelf| {
+            let block = shelf.blocks.get_mut(spot.block as usize)?;
+            let count = block.count.checked_add_signed(by)?;
+            shelf.total = shelf.total.checked_add_signed(by)?;
+            block.count = count;
+            Some(count)
+        });
+        changed.ok_or_else(|| EngineError::Corrupt("the counts of a key are wrong".into()).into())
+    }
+
+    pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = (Spot, &Block)> {
+        self.shelves.iter().enumerate().flat_map(|(at, shelf)| {
+            let blocks = shelf.blocks.iter().enumerate();
+            blocks.map(move |(block_at, block)| {
+                let spot = Spot {
+                    shelf: at as u32,
+                    block: block_at as u32,
+                };
+                (spot, block)
+            })
+        })
+    }
+
+    /// Puts the pieces of a block in its place. Spots before it hold on.
+    pub(super) fn cut(&mut self, spot: Spot, pieces: Vec<Block>) {
+        let at = spot.block as usize;
+        if let Some(shelf) = self.shelves.get_mut(spot.shelf as usize) {
+            shelf.blocks.splice(at..=at, pieces);
+        }
+    }
+
+    /// Joins neighbours of one shelf that together have no more than so many, or one of them none; calls `gone` with those whose
+    /// elements now belong to the one before, and `grown` with that.
+    pub(super) fn merge(
+        &mut self,
+        most: u64,
+        mut gone: impl FnMut(&Block),
+        mut grown: impl FnMut(&Block),
+    ) {
+        for shelf in &mut self.shelves {
+            let mut merged: Vec<Block> = Vec::with_capacity(shelf.blocks.len());
+            let mut has_grown = false;
+            for block in shelf.blocks.drain(..) {
+                match merged.last_mut() {
+                    Some(last) if block.count == 0 || last.count + block.count <= most => {
+                        gone(&block);
+                        last.count += block.count;
+                        has_grown |= block.count > 0;
+                    }
+                    _ => {
+                        if has_grown && let Some(last) = merged.last() {
+                            grown(last);
+                        }
+                        has_grown = false;
+                        merged.push(block);
+                    }
+                }
+            }
+            if has_grown && let Some(last) = merged.last() {
+                grown(last);
+            }
+            shelf.blocks = merged;
+        }
+    }
+
+    /// To be called after the last cut or merge.
+    pub(super) fn tidy(&mut self) {
+        let shelves = std::mem::take(&mut self.shelves);
+        self.bytes = 0;
+        for shelf in shelves {
+            let bytes = |block: &Block| OVERHEAD + block.first.len();
+            self.bytes += shelf.blocks.iter().map(bytes).sum::<usize>();
+            let joins = |last: &&mut Shelf| last.blocks.len() + shelf.blocks.len() <= SHELF;
+            if let Some(last) = self.shelves.last_mut().filter(joins) {
+                let mut blocks = std::mem::take(&mut last.blocks);
+                blocks.extend(shelf.blocks);
+                *last = Shelf::new(blocks);
+            } else if shelf.blocks.len() <= 2 * SHELF {
+                self.shelves.push(Shelf::new(shelf.blocks));
+            } else {
+                let parts = shelf.blocks.chunks(SHELF);
+                self.shelves
+                    .extend(parts.map(|part| Shelf::new(part.to_vec())));
+            }
+        }
+    }
+}
+
+/// Whether a rank lies within the next `count`; else it is counted from behind them.
+fn take_off(rank: &mut u64, count: u64) -> bool {
+    match rank.checked_sub(count) {
+        None => true,
+        Some(rest) => {
+            *rank = rest;
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Blocks that begin with "", 0001, 0002, ... and have 1, 2, 3, ... elements.
+    fn directory(blocks: u64) -> Directory {
+        let mut directory = Directory::default();
+        for number in 0..blocks {
+            let first = match number {
+                0 => String::new(),
+                number => format!("{number:04}"),
+            };
+            directory.push(first.as_bytes(), number + 1);
+        }
+        directory
+    }
+
+    #[test]
+    fn elements_are_found_in_the_block_that_begins_before_them() {
+        let directory = directory(1000);
+        for number in 0..1000_u64 {
+            let element = format!("{number:04}");
+            for element in [element.clone(), element + "x"] {
+                let spot = directory.find(element.as_bytes());
+                assert_eq!(directory.block(spot).unwrap().count, number + 1);
+                assert_eq!(directory.before(spot), number * (number + 1) / 2);
+            }
+        }
+        assert_eq!(directory.before(directory.find(b"")), 0);
+    }
+
+    #[test]
+    fn a_rank_leads_to_its_block() {
+        let directory = directory(600);
+        let mut rank = 0;
+        for number in 0..600 {
+            for offset in 0..=number {
+                let (spot, found) = directory.at_rank(rank).unwrap();
+                assert_eq!(found, offset);
+                assert_eq!(directory.block(spot).unwrap().count, number + 1);
+                rank += 1;
+            }
+        }
+        assert_eq!(rank, directory.total());
+        assert_eq!(directory.at_rank(rank), None);
+    }
+
+    #[test]
+    fn blocks_that_are_cut_and_merged_count_the_same() {
+        let mut directory = directory(600);
+        let total = directory.total();
+        let spots: Vec<Spot> = directory.blocks().map(|(spot, _)| spot).collect();
+        for spot in spots.into_iter().rev() {
+            let Block { first, count } = directory.block(spot).unwrap().clone();
+            let half = Block {
+                first: [&first[..], b"x"].concat().into(),
+                count: count / 2,
+            };
+            let rest = Block {
+                first,
+                count: count - count / 2,
+            };
+            directory.cut(spot, vec![rest, half]);
+        }
+        directory.tidy();
+        assert_eq!(directory.total(), total);
+        assert_eq!(directory.blocks().count(), 1200);
+        assert!(
+            directory
+                .shelves
+                .iter()
+                .all(|shelf| shelf.blocks.len() <= 2 * SHELF)
+        );
+        let (mut gone, mut grown) = (0, 0);
+        directory.merge(1000, |_| gone += 1, |_| grown += 1);
+        directory.tidy();
+        assert_eq!(directory.total(), total);
+        assert_eq!(directory.blocks().count(), 1200 - gone);
+        assert!(grown > 0 && grown <= 1200 - gone);
+        let memory = directory
+            .blocks()
+            .map(|(_, block)| OVERHEAD + block.first.len());
+        assert_eq!(directory.memory(), memory.sum::<usize>());
+    }
+
+    #[test]
+    fn a_count_does_not_fall_below_zero() {
+        let mut directory = directory(2);
+        let spot = directory.find(b"0001");
+        assert_eq!(directory.change(spot, -2).unwrap(), 0);
+        assert!(directory.change(spot, -1).is_err());
+        assert_eq!(directory.total(), 1);
+    }
+}
