@@ -4,6 +4,8 @@
 //! block of an element is two binary searches, and to add up what lies before it passes over one number per
 //! shelf, and one per block of a single shelf.
 
+use std::cmp::Ordering;
+
 use cairn_engine::EngineError;
 
 use crate::error::Result;
@@ -16,27 +18,63 @@ const OVERHEAD: usize = size_of::<Block>() + 16;
 /// Elements that follow each other, from `first` up to where the next block begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    pub(super) first: Box<[u8]>,
+    /// How `first` begins: nearly always that is enough to compare, and it need not be fetched.
+    head: u64,
     pub(super) count: u64,
+    pub(super) first: Box<[u8]>,
+}
+
+impl Block {
+    pub(super) fn new(first: &[u8], count: u64) -> Self {
+        Block {
+            head: head_of(first),
+            count,
+            first: first.into(),
+        }
+    }
+
+    fn begins_at_or_before(&self, (head, element): (u64, &[u8])) -> bool {
+        match self.head.cmp(&head) {
+            Ordering::Less => true,
+            Ordering::Equal => *self.first <= *element,
+            Ordering::Greater => false,
+        }
+    }
+}
+
+/// The first bytes as a number that sorts as they do, if two of these differ.
+fn head_of(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let length = bytes.len().min(head.len());
+    head[..length].copy_from_slice(&bytes[..length]);
+    u64::from_be_bytes(head)
 }
 
 struct Shelf {
-    blocks: Vec<Block>,
+    /// That of the first block.
+    head: u64,
     total: u64,
+    blocks: Vec<Block>,
 }
 
 impl Shelf {
     fn new(blocks: Vec<Block>) -> Self {
         Shelf {
+            head: blocks.first().map_or(0, |block| block.head),
             total: blocks.iter().map(|block| block.count).sum(),
             blocks,
         }
     }
 
-    fn begins_at_or_before(&self, element: &[u8]) -> bool {
-        self.blocks
-            .first()
-            .is_some_and(|block| *block.first <= *element)
+    fn begins_at_or_before(&self, place: (u64, &[u8])) -> bool {
+        match self.head.cmp(&place.0) {
+            Ordering::Less => true,
+            Ordering::Equal => {
+                let first = self.blocks.first();
+                first.is_some_and(|block| block.begins_at_or_before(place))
+            }
+            Ordering::Greater => false,
+        }
     }
 }
 
@@ -69,9 +107,8 @@ impl Directory {
 
     /// Adds a block behind the last.
     pub(super) fn push(&mut self, first: &[u8], count: u64) {
-        let first: Box<[u8]> = first.into();
         self.bytes += OVERHEAD + first.len();
-        let block = Block { first, count };
+        let block = Block::new(first, count);
         match self.shelves.last_mut() {
             Some(shelf) if shelf.blocks.len() < SHELF => {
                 shelf.blocks.push(block);
@@ -83,16 +120,17 @@ impl Directory {
 
     /// The block of an element, which need not be there.
     pub(super) fn find(&self, element: &[u8]) -> Spot {
+        let place = (head_of(element), element);
         let before = |found: usize| found.saturating_sub(1);
         let shelf = before(
             self.shelves
-                .partition_point(|shelf| shelf.begins_at_or_before(element)),
+                .partition_point(|shelf| shelf.begins_at_or_before(place)),
         );
         let blocks = self
             .shelves
             .get(shelf)
             .map_or(&[][..], |shelf| &shelf.blocks);
-        let block = before(blocks.partition_point(|block| *block.first <= *element));
+        let block = before(blocks.partition_point(|block| block.begins_at_or_before(place)));
         Spot {
             shelf: shelf as u32,
             block: block as u32,
@@ -292,15 +330,9 @@ mod tests {
         let total = directory.total();
         let spots: Vec<Spot> = directory.blocks().map(|(spot, _)| spot).collect();
         for spot in spots.into_iter().rev() {
-            let Block { first, count } = directory.block(spot).unwrap().clone();
-            let half = Block {
-                first: [&first[..], b"x"].concat().into(),
-                count: count / 2,
-            };
-            let rest = Block {
-                first,
-                count: count - count / 2,
-            };
+            let Block { first, count, .. } = directory.block(spot).unwrap().clone();
+            let half = Block::new(&[&first[..], b"x"].concat(), count / 2);
+            let rest = Block::new(&first, count - count / 2);
             directory.cut(spot, vec![rest, half]);
         }
         directory.tidy();

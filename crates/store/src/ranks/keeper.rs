@@ -311,7 +311,7 @@ impl Store {
         let counted: u64 = cut.blocks.iter().map(|piece| piece.count).sum();
         let mut pieces = cut.blocks;
         if let Some(first) = pieces.first_mut() {
-            first.first = block.first.clone();
+            *first = Block::new(&block.first, first.count);
         }
         if let Some(last) = pieces.last_mut() {
             last.count += block.count.saturating_sub(counted);
@@ -361,8 +361,8 @@ impl Cut {
             Some(block) if block.count < self.most => block.count += 1,
             _ => {
                 let last = self.last.as_deref();
-                let first = last.map_or(&[][..], |last| between(last, element)).into();
-                self.blocks.push(Block { first, count: 1 });
+                let first = last.map_or(&[][..], |last| between(last, element));
+                self.blocks.push(Block::new(first, 1));
             }
         }
         let last = self.last.get_or_insert_default();

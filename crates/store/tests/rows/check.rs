@@ -1,8 +1,8 @@
 //! Each kind of disagreement is planted by hand, and must be found, named, and be the only finding.
 
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type};
-use cairn_encoding::score;
 use cairn_encoding::system::{SystemKey, value};
+use cairn_encoding::{count, score};
 use cairn_engine::LOCAL_REGION as REGION;
 use cairn_store::check::{Orphans, Summary, check};
 use cairn_store::{End, Expiry, Family, Key, WriteTxn, databases, keys, legacy, string};
@@ -266,6 +266,60 @@ fn sorted_sets_whose_orders_disagree() {
             txn.put(Family::ZsetScore, &row, *b"");
         },
         &[r#"database 0, key "hash": 1 rows in score order belong to a hash"#],
+    );
+}
+
+#[test]
+fn counts_that_are_not_the_number_of_elements() {
+    let counted = |kind, version, size| Body::Collection {
+        kind,
+        version,
+        size,
+        is_counted: true,
+    };
+    let put_count = |txn: &mut WriteTxn, (name, version): (&str, u64), first: &[u8], elements| {
+        let row = txn.key(name.as_bytes()).count(version, first);
+        txn.put(Family::ZsetScore, &row, count::encode(elements));
+    };
+    let zset = ("zset", ZSET);
+    let second = score::encode(2.0);
+    let zset_metadata = counted(CollectionKind::ZSet, ZSET, 2);
+    let hash_metadata = counted(CollectionKind::Hash, HASH, 2);
+    expect(
+        |txn| {
+            put_metadata(txn, "zset", 0, zset_metadata);
+            put_count(txn, zset, b"", 1);
+            put_count(txn, zset, &second, 1);
+            put_metadata(txn, "hash", 0, hash_metadata);
+            put_count(txn, ("hash", HASH), b"", 1);
+            put_count(txn, ("hash", HASH), b"g", 1);
+        },
+        &[],
+    );
+    expect(
+        |txn| {
+            put_metadata(txn, "zset", 0, zset_metadata);
+            put_count(txn, zset, b"", 2);
+            put_count(txn, zset, &second, 0);
+            put_metadata(txn, "hash", 0, hash_metadata);
+            put_count(txn, ("hash", HASH), b"", 3);
+        },
+        &[
+            "database 0, key \"hash\": the block of \"\" counts 3 elements, but 2 are there",
+            "database 0, key \"zset\": the block of \"\" counts 2 elements, but 1 are there",
+            "database 0, key \"zset\": the block of \"\\xc0\\x00\\x00\\x00\\x00\\x00\\x00\\x00\" counts 0 elements, but 1 are there",
+        ],
+    );
+    expect(
+        |txn| {
+            put_metadata(txn, "zset", 0, zset_metadata);
+            put_count(txn, zset, &second, 1);
+            put_count(txn, ("set", SET), b"", 1);
+        },
+        &[
+            "database 0, key \"set\": 1 count rows are there, but nothing says that elements are counted",
+            "database 0, key \"zset\": its elements should be counted, but the first block is missing",
+        ],
     );
 }
 

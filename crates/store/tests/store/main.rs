@@ -7,6 +7,7 @@ mod databases;
 mod expiry;
 mod garbage;
 mod legacy;
+mod ranks;
 mod readers;
 mod reclaiming;
 mod restarts;

@@ -136,7 +136,11 @@ pub fn open(path: &Path, time: Arc<ManualTime>) -> Arc<Store> {
 }
 
 pub fn open_with(path: &Path, time: Arc<ManualTime>, databases: u32) -> Arc<Store> {
-    let options = StoreOptions {
+    Store::open(path, options(time, databases)).unwrap()
+}
+
+pub fn options(time: Arc<ManualTime>, databases: u32) -> StoreOptions {
+    StoreOptions {
         engine: EngineOptions {
             memory: 64 * 1024 * 1024,
             ..EngineOptions::default()
@@ -145,8 +149,7 @@ pub fn open_with(path: &Path, time: Arc<ManualTime>, databases: u32) -> Arc<Stor
         databases,
         time: Box::new(time),
         ranks: Default::default(),
-    };
-    Store::open(path, options).unwrap()
+    }
 }
 
 pub fn raw(store: &Store, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {

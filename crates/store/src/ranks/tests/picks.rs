@@ -1,5 +1,8 @@
 //! Hashes and sets, and whether random picks are fair.
 
+use std::collections::BTreeMap;
+
+use super::model::member;
 use super::*;
 use crate::set::Popped;
 
