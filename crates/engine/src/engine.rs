@@ -488,6 +488,43 @@ impl Engine {
         self.walk(Stored::Whole(cursor), changes, lower, direction)
     }
 
+    /// The same for rows that are too many to be kept: the cache is left alone.
+    pub fn passing_rows(
+        &self,
+        batch: Option<&Batch>,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Rows {
+        let range = WalkedRange::new(family, lower, upper);
+        let (stored, changes) = self.open_walk(&range, batch, Load::Few, |_| {
+            let mut options = ReadOptions::default();
+            options.fill_cache(false);
+            self.iterator(&range, options)
+        });
+        self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward)
+    }
+
+    /// Whether there may be rows in `[lower, upper)`: if there are very many young ones it is not looked whether
+    /// they are all about rows that are gone.
+    pub fn may_have_rows(
+        &self,
+        batch: &Batch,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> Result<bool> {
+        let range = WalkedRange::new(family, lower, upper);
+        let mut changes = range.of_batch(batch);
+        let open = |_| self.iterator(&range, ReadOptions::default());
+        let load = Load::FewInBackground;
+        let Some(stored) = self.young.open_walk(&range, load, &mut changes, open) else {
+            return Ok(true);
+        };
+        let mut rows = self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward);
+        Ok(rows.next()?.is_some())
+    }
+
     /// The same for background work, which must not push out of the cache what clients ask for.
     pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let range = WalkedRange::new(family, lower, upper);
@@ -709,6 +746,17 @@ impl Engine {
                 .compact_range_cf_opt(&family, None::<&[u8]>, None::<&[u8]>, &options);
         }
         Ok(())
+    }
+
+    /// Has the rows in `[from, to)` written anew, and what is dead among them left out; others of the same files
+    /// too. Takes its time, and lets other compactions run beside.
+    pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) {
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        let family = self.database.family(family);
+        self.database
+            .db
+            .compact_range_cf_opt(&family, Some(from), Some(to), &options);
     }
 
     /// About how many bytes of files the rows in `[from, to)` take.

@@ -42,7 +42,10 @@ pub struct FilterCounters {
     pub list_gaps: AtomicU64,
     pub expired_metadata: AtomicU64,
     pub dead_databases: AtomicU64,
+    /// Keys and values of all these, before compression.
     pub dropped_bytes: AtomicU64,
+    /// Those of dead versions and list gaps among them.
+    pub orphaned_bytes: AtomicU64,
 }
 
 /// Lets filters reach the database once it is open, and no longer when it closes.
@@ -297,6 +300,10 @@ impl CompactionFilter for Filter {
         // What cannot be understood is kept: a filter is not the place to judge damage.
         let verdict = self.judge(key, value).unwrap_or(Verdict::Keep);
         let counters = self.gate.counters();
+        let bytes = (key.len() + value.len()) as u64;
+        if matches!(verdict, Verdict::DeadVersion | Verdict::ListGap) {
+            counters.orphaned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         let counter = match verdict {
             Verdict::Keep => return CompactionDecision::Keep,
             Verdict::DeadVersion => &counters.dead_versions,
@@ -305,9 +312,7 @@ impl CompactionFilter for Filter {
             Verdict::DeadDatabase => &counters.dead_databases,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        counters
-            .dropped_bytes
-            .fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
+        counters.dropped_bytes.fetch_add(bytes, Ordering::Relaxed);
         CompactionDecision::Remove
     }
 

@@ -4,6 +4,7 @@
 mod command;
 mod memory;
 mod process;
+mod reclaim;
 mod storage;
 
 use std::fmt::Display;
@@ -49,6 +50,7 @@ const SECTIONS: &[Section] = &[
     section("Memory", memory::section),
     section("Persistence", persistence),
     section("Storage", storage::section),
+    section("Reclaim", reclaim::section),
     section("Stats", stats),
     section("Replication", replication),
     section("CPU", cpu),

@@ -33,6 +33,9 @@ impl Default for Pace {
     }
 }
 
+/// How often the reclaimer looks whether someone has something for it, and how long it rests after each step.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const A_LITTLE: Duration = Duration::from_millis(20);
 /// How many keys one look for dead versions covers before it rests.
 const RECLAIM_STEP: usize = 1000;
 /// How many old-format strings are moved before it rests.
@@ -140,24 +143,31 @@ fn expire(pace: Pace) -> Job {
     })
 }
 
-/// Flushed databases are looked for every second; dead versions, family by family, now and then.
+/// Flushed databases, and what others have told of, are looked for all the time; dead versions, family by family, now
+/// and then.
 fn reclaim(pace: Pace) -> Job {
     let mut last_look = Instant::now();
     let mut places: Vec<(Family, Vec<u8>)> = Vec::new();
     Box::new(move |store| {
         store.reclaim_abandoned()?;
         store.reclaim_databases()?;
+        store.write_out_when_quiet()?;
+        let started = Instant::now();
+        if store.reclaim_noted()? {
+            // As much rest as work.
+            return Ok(Next::Rest(started.elapsed().max(A_LITTLE)));
+        }
         if places.is_empty() && last_look.elapsed() >= pace.reclaim_interval {
             places = vec![(Family::ZsetScore, Vec::new()), (Family::Data, Vec::new())];
         }
         let Some((family, from)) = places.pop() else {
-            return Ok(Next::Rest(Duration::from_secs(1)));
+            return Ok(Next::Rest(BETWEEN_LOOKS));
         };
         if let Some(next) = store.reclaim_versions(family, &from, RECLAIM_STEP)? {
             places.push((family, next));
         }
         last_look = Instant::now();
-        Ok(Next::Rest(Duration::from_millis(20)))
+        Ok(Next::Rest(started.elapsed().max(A_LITTLE)))
     })
 }
 

@@ -36,7 +36,7 @@ pub struct KeyCount {
 }
 
 impl KeyCount {
-    fn add(&mut self, other: KeyCount) {
+    pub(crate) fn add(&mut self, other: KeyCount) {
         self.keys += other.keys;
         self.expires += other.expires;
     }
@@ -278,7 +278,7 @@ impl Counts {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_encoding::row;
 use cairn_encoding::system::{self, SystemKey};
-use cairn_engine::{Direction, Engine, Family, LOCAL_REGION};
+use cairn_engine::{Engine, Family, LOCAL_REGION};
 
 use crate::error::Result;
 use crate::txn::WriteTxn;
@@ -104,7 +104,7 @@ pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) -> Resu
     Ok(())
 }
 
-/// Whether a database has no keys: then it need not be replaced.
+/// Whether a database certainly has no keys: then it need not be replaced. Not much is done to find out.
 fn is_empty(txn: &WriteTxn, index: u64) -> Result<bool> {
     if txn.store().may_have_legacy() {
         return Ok(false);
@@ -112,8 +112,8 @@ fn is_empty(txn: &WriteTxn, index: u64) -> Result<bool> {
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     row::index_prefix(&mut lower, index);
     row::index_prefix(&mut upper, index + 1);
-    let mut rows = txn.rows(Family::Metadata, &lower, &upper, Direction::Forward);
-    Ok(rows.next()?.is_none())
+    let engine = txn.store().engine();
+    Ok(!engine.may_have_rows(txn.pending(), Family::Metadata, &lower, &upper)?)
 }
 
 /// Exchanges two databases. SWAPDB.

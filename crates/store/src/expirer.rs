@@ -51,6 +51,11 @@ impl Expirer {
         *self.rests_until.lock() = moment;
     }
 
+    /// Everything due lies behind this row, or nearly so: what came late is found by the next look back.
+    pub(crate) fn place(&self) -> Vec<u8> {
+        self.place.lock().after.clone()
+    }
+
     fn may_work(&self) -> bool {
         let rests_until = *self.rests_until.lock();
         !self.is_paused.load(Ordering::Relaxed)
@@ -130,18 +135,7 @@ impl Store {
         })
     }
 
-    /// For how long the key that is due first has been so.
-    pub(crate) fn expiry_lag_ms(&self) -> Result<u64> {
-        let now_ms = self.clock().now_ms();
-        let from = self.expirer().place.lock().after.clone();
-        let first = self.due_rows(&from, now_ms, 1)?;
-        Ok(match first.first().map(|row| RowKey::decode_expiry(row)) {
-            Some(Ok(RowKey::Expiry { at_ms, .. })) => now_ms.saturating_sub(at_ms),
-            _ => 0,
-        })
-    }
-
-    fn due_rows(&self, from: &[u8], now_ms: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn due_rows(&self, from: &[u8], now_ms: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
         let mut upper = Vec::new();
         row::expiry_prefix(&mut upper, now_ms);
         if from >= upper.as_slice() {

@@ -96,11 +96,14 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
         string::put(txn, to, &value, Expiry::At(expire_ms))?;
         return Ok(true);
     }
-    let replaced = txn.find_even_expired(to)?;
+    let replaced = txn.find_even_expired(to)?.map(|found| found.stamp());
+    if let Some(replaced) = replaced {
+        txn.remains().add(to, replaced.shape);
+    }
     // A string of the old format has no expiry row.
     let before = replaced
-        .filter(|found| !found.is_legacy)
-        .map_or(0, |found| found.expire_ms);
+        .filter(|replaced| !replaced.is_legacy)
+        .map_or(0, |replaced| replaced.expire_ms);
     let shape = copy_rows(txn, from, to, shape)?;
     let metadata = Metadata {
         expire_ms,

@@ -234,6 +234,20 @@ impl List {
         if self.stored == Some((self.version, self.head, self.tail)) {
             return;
         }
+        if let Some((version, head, tail)) = self.stored {
+            let stored = Shape::List {
+                version,
+                size: tail - head,
+                head,
+                tail,
+            };
+            if self.is_empty() || version != self.version {
+                txn.remains().add(&self.key, stored);
+            } else {
+                let cut = self.head.saturating_sub(head) + tail.saturating_sub(self.tail);
+                txn.remains().add_cut(&self.key, cut);
+            }
+        }
         if self.is_empty() {
             if self.exists() {
                 txn.remove_metadata(&self.key, self.expire_ms);

@@ -8,6 +8,7 @@ use cairn_encoding::metadata::CollectionKind;
 
 use crate::collection::Collection;
 use crate::error::{Error, Result};
+use crate::store::Store;
 use crate::string::Str;
 use crate::txn::{Found, Lookups, ReadTxn, Row};
 
@@ -30,6 +31,10 @@ impl<'t> Point<'t> {
             txn,
             is_latched: true,
         }
+    }
+
+    pub fn store(self) -> &'t Store {
+        self.txn.store()
     }
 
     pub fn now_ms(self) -> u64 {
@@ -66,6 +71,25 @@ impl<'t> Point<'t> {
                 return Ok(None);
             }
             collection = again;
+        }
+    }
+
+    /// The byte at a place in a string: zero where there is none.
+    pub fn byte(self, name: &'t [u8], at: u64) -> Result<u8> {
+        let Some(mut string) = self.string(name)? else {
+            return Ok(0);
+        };
+        loop {
+            if let Some(byte) = string.byte(self.txn, at)? {
+                return Ok(byte);
+            }
+            let lookups = self.txn.lookups();
+            let again = self.string(name);
+            self.txn.restore_lookups(lookups);
+            match again? {
+                Some(again) if again.version() != string.version() => string = again,
+                _ => return Ok(0),
+            }
         }
     }
 

@@ -1,21 +1,28 @@
 //! The reclaimer: gives back what no compaction would meet soon.
 //!
 //! Dead rows cost nothing but space, and compaction filters drop those they meet. What they would not
-//! meet for long is found here: databases that were flushed, which go as a whole, and large dead
-//! versions of keys, found by looking at one row per version. Everything is made durable before anything
-//! is dropped: a power cut must not bring back a key whose rows are gone.
+//! meet for long is dealt with here: databases that were flushed, which go as a whole; large dead versions of
+//! keys, of which whoever killed them has told (see [`crate::remains`]), or which are found by looking at one row
+//! per version; and what was cut off from lists. Files that hold nothing else go at once, the rest is compacted
+//! away. Everything is made durable before anything is dropped: a power cut must not bring back a key whose rows
+//! are gone.
+//!
+//! Cut-off elements are never dropped by range. A push may come back to their indexes at any moment; filters judge
+//! each row by a state in which it cannot have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_encoding::metadata::Metadata;
+use cairn_encoding::chunk::index_sub;
+use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{SystemKey, SystemKind};
-use cairn_engine::{Family, LOCAL_REGION};
+use cairn_engine::{Family, LOCAL_REGION, Rows};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Result;
+use crate::remains::{Ledger, Reading};
 use crate::store::Store;
 use crate::txn::{Patience, WriteTxn};
 
@@ -26,6 +33,8 @@ pub struct Reclaimer {
     versions: AtomicU64,
     /// Staging rows that could not be deleted when they should have been.
     abandoned: Mutex<Vec<Vec<u8>>>,
+    ledger: Ledger,
+    quiet: Mutex<Quiet>,
     /// The search for dead versions in `data`, and in `zset_score`.
     searches: [Mutex<Search>; 2],
 }
@@ -39,24 +48,20 @@ pub struct Orphans {
     pub bytes: u64,
 }
 
+impl Orphans {
+    pub(crate) fn add(&mut self, other: Orphans) {
+        self.versions += other.versions;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+    }
+}
+
 /// What a search through a family has met, and left to the filters, so far; and the last one in all.
 #[derive(Default)]
 struct Search {
     met: Orphans,
+    began_at: Reading,
     last: Option<(Orphans, Instant)>,
-}
-
-/// Garbage that is known of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Flushed databases that have not been dropped yet, and about how many bytes of files they take.
-    pub dead_databases: u64,
-    pub dead_database_bytes: u64,
-    /// For how long the key that is due first has been so: how far behind the expirer is.
-    pub expiry_lag_ms: u64,
-    /// What the last search for dead versions found and left to the filters, and how long ago it ended;
-    /// `None` before the first.
-    pub orphans: Option<(Orphans, Duration)>,
 }
 
 impl Reclaimer {
@@ -64,11 +69,15 @@ impl Reclaimer {
         self.abandoned.lock().push(staging_row);
     }
 
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     fn search(&self, family: Family) -> MutexGuard<'_, Search> {
         self.searches[usize::from(family != Family::Data)].lock()
     }
 
-    fn orphans(&self) -> Option<(Orphans, Duration)> {
+    pub(crate) fn orphans(&self) -> Option<(Orphans, Duration)> {
         let (data, data_end) = self.search(Family::Data).last?;
         let (score, score_end) = self.search(Family::ZsetScore).last?;
         let both = Orphans {
@@ -89,7 +98,43 @@ impl Reclaimer {
 }
 
 /// A dead version with fewer rows is left to the filters: dropping a range has a price for later reads.
-const LARGE: usize = 512;
+pub(crate) const LARGE: usize = 512;
+
+/// How many of them are dropped together, if they are known already.
+const AT_ONCE: usize = 64;
+/// Dead ranges with no more than so much between them are compacted together.
+const NEAR_BYTES: u64 = 8 * 1024 * 1024;
+
+/// When so many rows have changed and then none for some time, they are written out: RocksDB's log can go,
+/// and tombstones come to where they take effect.
+const MANY_CHANGES: u64 = 10_000;
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Since when nothing has changed.
+#[derive(Default)]
+struct Quiet {
+    changes: u64,
+    since: Option<Instant>,
+    /// What had changed when everything was last written out.
+    written_out: u64,
+}
+
+/// Rows that are to go: what lies in these bounds.
+struct DeadRange {
+    family: Family,
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+    /// Whether no row in it will ever live again.
+    is_whole_version: bool,
+}
+
+/// Which rows of a version live.
+#[derive(Clone, Copy)]
+enum Living {
+    None,
+    All,
+    Indexes { head: u64, tail: u64 },
+}
 
 impl Store {
     /// Deletes staging rows that were left behind: what they announced becomes garbage.
@@ -122,6 +167,7 @@ impl Store {
             for family in Family::KEYED {
                 if self.has_rows(family, &lower, &upper)? {
                     self.engine().drop_range(&[family], &lower, &upper)?;
+                    self.engine().compact_range(family, &lower, &upper);
                 }
             }
         }
@@ -143,34 +189,12 @@ impl Store {
         Ok(())
     }
 
-    /// The garbage that is known of, without looking for any.
-    pub fn backlog(&self) -> Result<Backlog> {
-        let dead = self.dead_indexes()?;
-        let mut bytes = 0;
-        for index in &dead {
-            let (mut lower, mut upper) = (Vec::new(), Vec::new());
-            row::index_prefix(&mut lower, *index);
-            row::index_prefix(&mut upper, *index + 1);
-            let engine = self.engine();
-            let families = Family::KEYED.into_iter();
-            bytes += families
-                .map(|family| engine.approximate_bytes(family, &lower, &upper))
-                .sum::<u64>();
-        }
-        Ok(Backlog {
-            dead_databases: dead.len() as u64,
-            dead_database_bytes: bytes,
-            expiry_lag_ms: self.expiry_lag_ms()?,
-            orphans: self.reclaimer().orphans(),
-        })
-    }
-
     fn has_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<bool> {
         let mut rows = self.engine().background_rows(family, lower, upper);
         Ok(rows.next()?.is_some())
     }
 
-    fn dead_indexes(&self) -> Result<Vec<u64>> {
+    pub(crate) fn dead_indexes(&self) -> Result<Vec<u64>> {
         let prefix = SystemKind::DeadIndex.prefix();
         let upper = row::prefix_end(&prefix).unwrap_or_default();
         let mut rows = self.engine().background_rows(Family::Meta, &prefix, &upper);
@@ -183,8 +207,42 @@ impl Store {
         Ok(dead)
     }
 
-    /// Looks at the versions of at most `limit` keys in the family, from `from` on, and drops large dead
-    /// ones; returns where to go on, or `None` at the end.
+    /// Drops large dead versions that someone has told of; false if there are none.
+    pub fn reclaim_noted(self: &Arc<Self>) -> Result<bool> {
+        let noted = self.reclaimer().ledger.take_large(AT_ONCE);
+        let mut ranges = Vec::new();
+        let mut dropped = Orphans::default();
+        for dead in &noted {
+            let living = self.living(&dead.metadata_key, dead.version)?;
+            if !matches!(living, Living::None) {
+                continue;
+            }
+            let (lower, upper) = version_bounds(&dead.metadata_key, dead.version);
+            let before = ranges.len();
+            for family in [Family::Data, Family::ZsetScore] {
+                if self.has_rows(family, &lower, &upper)? {
+                    ranges.push(DeadRange {
+                        family,
+                        lower: lower.clone(),
+                        upper: upper.clone(),
+                        is_whole_version: true,
+                    });
+                }
+            }
+            // Filters may have been quicker: what they drop is counted there.
+            if ranges.len() > before {
+                dropped.add(dead.orphans);
+            }
+        }
+        if !ranges.is_empty() {
+            self.drop_ranges(ranges)?;
+            self.reclaimer().ledger.note_dropped(dropped);
+        }
+        Ok(!noted.is_empty())
+    }
+
+    /// Looks at the versions of at most `limit` keys in the family, from `from` on, and drops what is dead if it is
+    /// large; returns where to go on, or `None` at the end.
     pub fn reclaim_versions(
         self: &Arc<Self>,
         family: Family,
@@ -194,76 +252,117 @@ impl Store {
         let mut rows = self.engine().background_rows(family, from, &[]);
         let mut dead = Vec::new();
         let mut place = None;
-        let mut met = if from.is_empty() {
-            Orphans::default()
-        } else {
-            self.reclaimer().search(family).met
-        };
+        let filters = self.engine().filter_counters();
+        if from.is_empty() {
+            let mut search = self.reclaimer().search(family);
+            search.met = Orphans::default();
+            search.began_at = self.reclaimer().ledger.read(filters);
+        }
+        let mut met = self.reclaimer().search(family).met;
         for _ in 0..limit {
-            let Some((row_key, value)) = rows.next()? else {
+            let Some((row_key, _)) = rows.next()? else {
                 place = None;
                 break;
             };
-            let version = match family {
+            let decoded = match family {
                 Family::Data => RowKey::decode_data(row_key)?,
                 _ => RowKey::decode_score(row_key)?,
             };
-            let metadata_key = row::metadata_key_of(row_key)?.to_vec();
             let (RowKey::Data { version, .. }
             | RowKey::Score { version, .. }
-            | RowKey::Count { version, .. }) = version
+            | RowKey::Count { version, .. }) = decoded
             else {
                 // A string of the old format, which has none.
                 place = Some([row_key, &[0]].concat());
                 continue;
             };
-            let mut bytes = row_key.len() + value.len();
-            let (mut lower, mut upper) = (Vec::new(), Vec::new());
-            row::append_data(&mut lower, &metadata_key, version, b"");
-            row::append_data(&mut upper, &metadata_key, version + 1, b"");
-            if self.is_dead(&metadata_key, version)? {
-                let mut count = 1;
-                while count < LARGE
-                    && let Some((key, value)) = rows.next()?
-                    && key < upper.as_slice()
-                {
-                    count += 1;
-                    bytes += key.len() + value.len();
-                }
-                if count == LARGE {
-                    dead.push((lower, upper.clone()));
+            let metadata_key = row::metadata_key_of(row_key)?.to_vec();
+            let (_, end) = version_bounds(&metadata_key, version);
+            let living = self.living(&metadata_key, version)?;
+            for (lower, upper) in dead_bounds(&metadata_key, version, living) {
+                rows.seek(&lower);
+                let found = look(&mut rows, &upper)?;
+                if found.rows < LARGE as u64 {
+                    met.add(found);
                 } else {
-                    met.versions += 1;
-                    met.rows += count as u64;
-                    met.bytes += bytes as u64;
+                    dead.push(DeadRange {
+                        family,
+                        lower,
+                        upper,
+                        is_whole_version: matches!(living, Living::None),
+                    });
                 }
             }
-            rows.seek(&upper);
-            place = Some(upper);
+            rows.seek(&end);
+            place = Some(end);
         }
         drop(rows);
-        let mut search = self.reclaimer().search(family);
-        search.met = met;
+        self.reclaimer().search(family).met = met;
         if place.is_none() {
-            search.last = Some((met, Instant::now()));
+            self.end_search(family, met);
         }
-        drop(search);
         if !dead.is_empty() {
-            self.engine().sync()?;
-            for (lower, upper) in &dead {
-                self.engine().drop_range(&[family], lower, upper)?;
-            }
-            let count = dead.len() as u64;
-            self.reclaimer()
-                .versions
-                .fetch_add(count, Ordering::Relaxed);
+            self.drop_ranges(dead)?;
         }
         Ok(place)
     }
 
-    /// Whether no one will ever see this version. The staging row is read first: it goes in the same
+    fn end_search(&self, family: Family, met: Orphans) {
+        let reclaimer = self.reclaimer();
+        reclaimer.search(family).last = Some((met, Instant::now()));
+        // The family that is searched last completes the count.
+        if family == Family::ZsetScore
+            && let Some((all, _)) = reclaimer.orphans()
+        {
+            let began_at = reclaimer.search(Family::Data).began_at;
+            reclaimer.ledger.note_counted(all, began_at);
+        }
+    }
+
+    fn drop_ranges(&self, mut ranges: Vec<DeadRange>) -> Result<()> {
+        let engine = self.engine();
+        engine.sync()?;
+        let is_whole = |range: &&DeadRange| range.is_whole_version;
+        for range in ranges.iter().filter(is_whole) {
+            engine.drop_range(&[range.family], &range.lower, &range.upper)?;
+        }
+        let versions = ranges.iter().filter(is_whole).count() as u64;
+        // A compaction costs something however little it has to do: those that are near each other share one.
+        ranges.sort_by(|a, b| (a.family as usize, &a.lower).cmp(&(b.family as usize, &b.lower)));
+        let are_near = |one: &DeadRange, next: &DeadRange| {
+            one.family == next.family
+                && engine.approximate_bytes(one.family, &one.upper, &next.lower) <= NEAR_BYTES
+        };
+        for some in ranges.chunk_by(are_near) {
+            if let (Some(first), Some(last)) = (some.first(), some.last()) {
+                engine.compact_range(first.family, &first.lower, &last.upper);
+            }
+        }
+        self.reclaimer()
+            .versions
+            .fetch_add(versions, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes everything out if much has changed, and then nothing for a while.
+    pub fn write_out_when_quiet(&self) -> Result<()> {
+        let changes = self.counts().changes();
+        let mut quiet = self.reclaimer().quiet.lock();
+        if quiet.changes != changes || quiet.since.is_none() {
+            quiet.changes = changes;
+            quiet.since = Some(Instant::now());
+        }
+        let is_quiet = quiet.since.is_some_and(|since| since.elapsed() >= QUIET);
+        if is_quiet && changes - quiet.written_out >= MANY_CHANGES {
+            quiet.written_out = changes;
+            self.engine().flush()?;
+        }
+        Ok(())
+    }
+
+    /// Which rows of this version anyone will ever see. The staging row is read first: it goes in the same
     /// commit in which the metadata comes.
-    fn is_dead(&self, metadata_key: &[u8], version: u64) -> Result<bool> {
+    fn living(&self, metadata_key: &[u8], version: u64) -> Result<Living> {
         let staging = SystemKey::Staging {
             region: LOCAL_REGION,
             version,
@@ -273,11 +372,62 @@ impl Store {
             .get_quietly(Family::Meta, &staging.encode())?
             .is_some()
         {
-            return Ok(false);
+            return Ok(Living::All);
         }
-        match engine.get_quietly(Family::Metadata, metadata_key)? {
-            Some(value) => Ok(Metadata::decode(&value)?.version() != Some(version)),
-            None => Ok(true),
+        let Some(value) = engine.get_quietly(Family::Metadata, metadata_key)? else {
+            return Ok(Living::None);
+        };
+        Ok(match Metadata::decode(&value)?.body {
+            Body::List {
+                version: live,
+                head,
+                tail,
+                ..
+            } if live == version => Living::Indexes { head, tail },
+            Body::Chunked { version: live, .. } | Body::Collection { version: live, .. }
+                if live == version =>
+            {
+                Living::All
+            }
+            _ => Living::None,
+        })
+    }
+}
+
+fn version_bounds(metadata_key: &[u8], version: u64) -> (Vec<u8>, Vec<u8>) {
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    row::append_data(&mut lower, metadata_key, version, b"");
+    row::append_data(&mut upper, metadata_key, version + 1, b"");
+    (lower, upper)
+}
+
+/// Where rows of the version may lie that are dead.
+fn dead_bounds(metadata_key: &[u8], version: u64, living: Living) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (lower, upper) = version_bounds(metadata_key, version);
+    match living {
+        Living::All => Vec::new(),
+        Living::None => vec![(lower, upper)],
+        Living::Indexes { head, tail } => {
+            let [first, end] = [head, tail].map(|index| {
+                let mut bound = Vec::new();
+                row::append_data(&mut bound, metadata_key, version, &index_sub(index));
+                bound
+            });
+            vec![(lower, first), (end, upper)]
         }
     }
+}
+
+/// The rows up to a bound; no more than are many.
+fn look(rows: &mut Rows, upper: &[u8]) -> Result<Orphans> {
+    let mut found = Orphans::default();
+    while found.rows < LARGE as u64
+        && let Some((key, value)) = rows.next()?
+        && key < upper
+    {
+        found.versions = 1;
+        found.rows += 1;
+        found.bytes += (key.len() + value.len()) as u64;
+    }
+    Ok(found)
 }

@@ -23,6 +23,7 @@ use crate::latch::Latches;
 use crate::queues::Queues;
 use crate::ranks::{RankOptions, Ranks};
 use crate::reclaimer::Reclaimer;
+use crate::remains::Remains;
 use crate::txn::{Patience, WriteTxn};
 
 pub struct StoreOptions {
@@ -229,25 +230,29 @@ impl Store {
     /// caller keeps its latches until the commit is done.
     pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
         let (batch, moved) = txn.take_batch();
-        let staged = txn.take_staged();
+        let after = AfterCommit {
+            moved,
+            staged: txn.take_staged(),
+            remains: txn.take_remains(),
+        };
         self.counts.note_changes(batch.len());
         match self.committer.commit(batch) {
-            Commit::Done(result) => Begun::Done(self.finish_commit(result, moved, staged)),
-            pending => Begun::Pending(Committing {
-                commit: pending,
-                moved,
-                staged,
-            }),
+            Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
+            commit => Begun::Pending(Committing { commit, after }),
         }
     }
 
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
         let (batch, moved) = txn.take_batch();
-        let staged = txn.take_staged();
+        let after = AfterCommit {
+            moved,
+            staged: txn.take_staged(),
+            remains: txn.take_remains(),
+        };
         self.counts.note_changes(batch.len());
         let result = self.committer.commit(batch).wait();
-        Ok(self.finish_commit(result, moved, staged)?)
+        Ok(self.finish_commit(result, after)?)
     }
 
     /// Makes everything durable, for a quick start next time. The last user of the store calls this.
@@ -261,16 +266,16 @@ impl Store {
     fn finish_commit(
         &self,
         result: Result<(), EngineError>,
-        moved: Option<Vec<u64>>,
-        staged: Vec<StagingRow>,
+        after: AfterCommit,
     ) -> Result<(), EngineError> {
         if result.is_err() {
             self.queues.clear();
             self.ranks.clear();
         }
         result?;
-        staged.into_iter().for_each(StagingRow::release);
-        if let Some(indexes) = moved {
+        after.staged.into_iter().for_each(StagingRow::release);
+        self.reclaimer.ledger().note(after.remains);
+        if let Some(indexes) = after.moved {
             self.databases.set(&indexes);
         }
         Ok(())
@@ -286,14 +291,20 @@ pub enum Begun {
 
 pub struct Committing {
     commit: Commit,
+    after: AfterCommit,
+}
+
+/// What follows from a commit that has succeeded.
+struct AfterCommit {
     moved: Option<Vec<u64>>,
     staged: Vec<StagingRow>,
+    remains: Remains,
 }
 
 impl Committing {
     pub async fn finish(self, store: &Store) -> Result<(), EngineError> {
         let result = self.commit.await;
-        store.finish_commit(result, self.moved, self.staged)
+        store.finish_commit(result, self.after)
     }
 }
 

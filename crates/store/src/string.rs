@@ -120,6 +120,22 @@ impl<'t> Str<'t> {
         Ok(out)
     }
 
+    /// The byte at a place, as far as a row holds it: behind the end and in gaps there is none, and it is zero.
+    pub fn byte(&self, txn: &ReadTxn, at: u64) -> Result<Option<u8>> {
+        match self.found.shape {
+            Shape::Chunked { version, length } if at < length => {
+                chunks::byte(txn, &txn.key(self.name), version, at)
+            }
+            Shape::Chunked { .. } => Ok(None),
+            _ => Ok(self.found.inline().get(at as usize).copied()),
+        }
+    }
+
+    /// The version of a value that lies in chunks.
+    pub fn version(&self) -> Option<u64> {
+        self.found.version()
+    }
+
     /// The whole value in memory.
     pub fn to_vec(&self, txn: &ReadTxn) -> Result<Vec<u8>> {
         self.range(txn, 0, self.len())
@@ -156,6 +172,9 @@ pub fn replace(
         Expiry::Keep => live.map_or(0, |stamp| stamp.expire_ms),
     };
     let body = new_body(txn, key, value)?;
+    if let Some(replaced) = live {
+        txn.remains().add(key, replaced.shape);
+    }
     let before = live.map_or(0, expiry_row);
     txn.put_metadata(key, &Metadata { expire_ms, body }, before);
     Ok(())

@@ -21,6 +21,7 @@ use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
 use crate::ranks::Counted;
+use crate::remains::Remains;
 use crate::store::Store;
 
 /// How many rows a handler may walk on a connection thread before it has to move elsewhere.
@@ -350,6 +351,12 @@ impl ReadTxn {
         engine.rows(Some(&self.batch), family, lower, upper, direction)
     }
 
+    /// The same for rows that are too many to be kept in memory.
+    pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+        let engine = self.store.engine();
+        engine.passing_rows(Some(&self.batch), family, lower, upper)
+    }
+
     /// The same for all rows of a collection that are few: see [`cairn_engine::FEW`].
     pub fn rows_of_few(
         &self,
@@ -458,6 +465,7 @@ pub struct WriteTxn {
     staged: Vec<StagingRow>,
     /// How many of these there were before the current command.
     staged_before: usize,
+    remains: Remains,
     /// Room for a metadata row, from one to the next.
     encoded: Vec<u8>,
     /// Something was taken from the queues, and is gone from them unless the commit succeeds.
@@ -497,6 +505,7 @@ impl WriteTxn {
             read: ReadTxn::new(store, patience),
             staged: Vec::new(),
             staged_before: 0,
+            remains: Remains::default(),
             encoded: Vec::new(),
             has_taken: false,
             takes: false,
@@ -519,6 +528,7 @@ impl WriteTxn {
         self.read.moved_before.clone_from(&self.read.moved);
         self.staged_before = self.staged.len();
         self.counted_before = self.counted.len();
+        self.remains.mark();
         self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
         self.read.lookups.set(Lookups::default());
@@ -540,6 +550,7 @@ impl WriteTxn {
         self.read.moved.clone_from(&self.read.moved_before);
         self.staged.truncate(self.staged_before);
         self.take_back_counted(self.counted_before);
+        self.remains.undo();
         // What the commands before it have taken is gone for good.
         if std::mem::take(&mut self.takes) {
             self.read.store.queues().clear();
@@ -596,6 +607,16 @@ impl WriteTxn {
         std::mem::take(&mut self.staged)
     }
 
+    /// To be told to the reclaimer when the commit has succeeded.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        std::mem::take(&mut self.remains)
+    }
+
+    /// What is dead once this is committed.
+    pub(crate) fn remains(&mut self) -> &mut Remains {
+        &mut self.remains
+    }
+
     pub(crate) fn keep_staged(&mut self, staged: StagingRow) {
         self.staged.push(staged);
     }
@@ -642,6 +663,7 @@ impl WriteTxn {
     /// Deletes the key: its metadata row, and whatever says when it expires. The rows of a collection
     /// are dead from now on, and reclaimed later.
     pub fn remove(&mut self, key: &Key, stamp: &Stamp) {
+        self.remains.add(key, stamp.shape);
         if stamp.is_legacy {
             self.delete(Family::Data, &key.legacy());
         } else {

@@ -18,6 +18,8 @@ use super::model::{Argv, Bytes, Model, Object};
 
 const KEYS: usize = 24;
 const BRIEF_KEYS: usize = 6;
+/// Every connection has so many that are due at once.
+const SWARM: usize = 100;
 /// Every so many keys, one is roomy.
 const ROOMY: usize = 6;
 /// Where a server that cuts large strings in chunks may go wrong.
@@ -108,6 +110,9 @@ impl Generator {
         let n = self.rng.usize(..BRIEF_KEYS);
         let key = text(format!("w{}:brief:{n}", self.connection));
         let due = text(unix_millis() + self.rng.u64(20..1500));
+        if self.rng.u8(..100) == 0 {
+            return self.swarm(&due);
+        }
         if self.rng.bool() {
             let value = self.bytes(1..100);
             return argv([b"SET", &key, &value, b"PXAT", &due]);
@@ -116,6 +121,16 @@ impl Generator {
         let expiring = argv([b"PEXPIREAT", &key, &due]);
         self.brief.extend([filling, expiring]);
         argv([b"DEL", &key])
+    }
+
+    /// Very many keys that are due at once.
+    fn swarm(&mut self, due: &[u8]) -> Argv {
+        for n in 0..SWARM {
+            let key = text(format!("w{}:brief:swarm:{n}", self.connection));
+            self.brief
+                .push_back(argv([b"SET", &key, b"value", b"PXAT", due]));
+        }
+        self.brief()
     }
 
     fn key(&self, n: usize) -> Bytes {
@@ -195,7 +210,12 @@ impl Generator {
                 let tail = self.string_of(room);
                 argv([b"APPEND", key, &tail])
             }
-            6..10 => {
+            6 | 7 => {
+                let offset = text(self.rng.usize(..8 * (value.len() + room.string / 8)));
+                let bit: &[u8] = if self.rng.bool() { b"1" } else { b"0" };
+                argv([b"SETBIT", key, &offset, bit])
+            }
+            8 | 9 => {
                 let offset = text(self.rng.usize(..=value.len() + room.string / 8));
                 let patch = self.bytes(1..room.string / 4);
                 argv([b"SETRANGE", key, &offset, &patch])

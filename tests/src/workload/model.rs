@@ -182,6 +182,18 @@ impl Model {
                 value[offset..end].copy_from_slice(patch);
                 int(value.len())
             }
+            [b"SETBIT", key, offset, bit] => {
+                let (value, offset) = (self.string(key), number::<usize>(offset));
+                value.resize(value.len().max(offset / 8 + 1), 0);
+                let (byte, mask) = (&mut value[offset / 8], 0x80 >> (offset % 8));
+                let was_set = *byte & mask != 0;
+                *byte = if *bit == b"1" {
+                    *byte | mask
+                } else {
+                    *byte & !mask
+                };
+                int(usize::from(was_set))
+            }
             [b"INCRBY", key, by] => {
                 let value = self.string(key);
                 let sum = if value.is_empty() { 0 } else { number(value) } + number::<i64>(by);

@@ -137,6 +137,7 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
     }
     categories.extend(match group {
         "string" => Some("string"),
+        "bitmap" => Some("bitmap"),
         "hash" => Some("hash"),
         "list" => Some("list"),
         "set" => Some("set"),

@@ -5,6 +5,7 @@
 //! and its subcommands. Whether a command reads or writes follows from its handler's signature.
 
 mod args;
+mod bitmap;
 mod client;
 mod config;
 mod connection;
@@ -225,6 +226,7 @@ impl Command {
 fn declared() -> impl Iterator<Item = &'static Command> {
     [
         string::COMMANDS,
+        bitmap::COMMANDS,
         hash::COMMANDS,
         list::COMMANDS,
         set::COMMANDS,

@@ -1,7 +1,5 @@
 //! What lies on the disk, and what is being done about it.
 
-use std::sync::atomic::Ordering;
-
 use cairn_store::Result;
 
 use super::Report;
@@ -55,30 +53,5 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
         report.field("storage_disk_total_bytes", disk.total);
     }
     report.field("storage_disk_full", u8::from(store.disk_is_full()));
-    let filters = engine.filter_counters();
-    let counters = [
-        ("storage_filtered_dead_versions", &filters.dead_versions),
-        ("storage_filtered_list_gaps", &filters.list_gaps),
-        ("storage_filtered_expired_keys", &filters.expired_metadata),
-        ("storage_filtered_dead_databases", &filters.dead_databases),
-        ("storage_filtered_bytes", &filters.dropped_bytes),
-    ];
-    for (name, counter) in counters {
-        report.field(name, counter.load(Ordering::Relaxed));
-    }
-    report.field("storage_expiry_stale_rows", store.expirer().stale_rows());
-    report.field("storage_reclaimed_databases", store.reclaimer().databases());
-    report.field("storage_reclaimed_versions", store.reclaimer().versions());
-    let backlog = store.backlog()?;
-    report.field("storage_expiry_lag_ms", backlog.expiry_lag_ms);
-    report.field("storage_dead_databases", backlog.dead_databases);
-    report.field("storage_dead_database_bytes", backlog.dead_database_bytes);
-    // Found by looking, every so often: before the first look nothing is known.
-    if let Some((orphans, age)) = backlog.orphans {
-        report.field("storage_orphaned_versions", orphans.versions);
-        report.field("storage_orphaned_rows", orphans.rows);
-        report.field("storage_orphaned_bytes", orphans.bytes);
-        report.field("storage_orphans_counted_seconds_ago", age.as_secs());
-    }
     Ok(())
 }

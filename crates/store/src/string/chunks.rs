@@ -18,6 +18,17 @@ pub(super) fn start_of(number: u32) -> u64 {
     u64::from(number) * CHUNK_SIZE as u64
 }
 
+/// The byte at a place inside a chunked string; `None` if no row holds it.
+pub(super) fn byte(txn: &ReadTxn, key: &Key, version: u64, at: u64) -> Result<Option<u8>> {
+    let number = chunk_of(at);
+    let chunk = txn.row(Family::Data, &key.data(version, &chunk_sub(number)))?;
+    let byte = |chunk: &[u8]| chunk.get((at - start_of(number)) as usize).copied();
+    Ok(chunk.and_then(|chunk| byte(&chunk)))
+}
+
+/// A longer part of a string passes by without being kept in memory, where it would push out very much.
+const PASSING: u64 = 1024 * 1024;
+
 /// Reads a part of a chunked string in order, filling in what is absent.
 pub struct Chunks {
     rows: Rows,
@@ -28,15 +39,13 @@ impl Chunks {
     pub(super) fn open(txn: &ReadTxn, key: &Key, version: u64, range: Range<u64>) -> Chunks {
         let cursor = Cursor::new(key, version, range);
         let (_, upper) = key.version_range(version);
-        Chunks {
-            rows: txn.rows(
-                Family::Data,
-                &cursor.first_row(),
-                &upper,
-                Direction::Forward,
-            ),
-            cursor,
-        }
+        let first = cursor.first_row();
+        let rows = if cursor.remaining() > PASSING {
+            txn.passing_rows(Family::Data, &first, &upper)
+        } else {
+            txn.rows(Family::Data, &first, &upper, Direction::Forward)
+        };
+        Chunks { rows, cursor }
     }
 
     /// Bytes still to come.

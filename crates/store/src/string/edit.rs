@@ -1,11 +1,11 @@
-//! Writing into a string: APPEND, SETRANGE, INCR.
+//! Writing into a string: APPEND, SETRANGE, SETBIT, INCR.
 
 use cairn_encoding::CHUNK_SIZE;
 use cairn_encoding::chunk::chunk_sub;
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_engine::Family;
 
-use super::chunks::{chunk_of, start_of};
+use super::chunks::{self, chunk_of, start_of};
 use super::{expiry_row, new_body};
 use crate::error::{Error, Result};
 use crate::fresh::Fresh;
@@ -89,6 +89,17 @@ impl Edit {
             Content::Inline(value) => value,
             _ => &[],
         }
+    }
+
+    /// The byte at a place: zero where there is none.
+    pub fn byte(&self, txn: &ReadTxn, at: u64) -> Result<u8> {
+        let byte = match self.content {
+            Content::Chunked { version, length } if at < length => {
+                chunks::byte(txn, &self.key, version, at)?
+            }
+            _ => self.inline().get(at as usize).copied(),
+        };
+        Ok(byte.unwrap_or(0))
     }
 
     /// Puts another value in its place.

@@ -15,3 +15,4 @@ mod scanning;
 mod staging;
 mod support;
 mod transactions;
+mod visible_garbage;
