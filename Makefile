@@ -10,7 +10,7 @@ CARGO ?= cargo
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench instructions \
-        larger-than-memory build-tools test-tools clean
+        larger-than-memory bench-depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
@@ -74,6 +74,13 @@ larger-than-memory: build
 	$(CARGO) run --release --package cairn-tests --bin larger_than_memory -- \
 	    $(if $(QUICK),--megabytes 600 --memory 128 --seconds 15) $(if $(MEGABYTES),--megabytes $(MEGABYTES)) \
 	    $(if $(MEMORY),--memory $(MEMORY)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DIR),--dir $(DIR))
+
+# Whether costs stay what they are when there is much: collections of millions, large strings, deletions, expiry
+# in bulk. Takes some minutes and 2 GB; SCALE=small a minute: make bench-depth SCALE=small ONLY=strings,expiry
+# DEPTH_DIR=/var/tmp
+bench-depth: build
+	$(CARGO) run --release --package cairn-tests --bin bench_depth -- \
+	    $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only $(ONLY)) $(if $(DEPTH_DIR),--dir $(DEPTH_DIR))
 
 # Ten minutes of fuzzing the protocol parser.
 FUZZ_SECONDS ?= 600

@@ -1,0 +1,150 @@
+//! A server to measure, and what the system knows of it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use cairn_tests::client::{Client, Value};
+use cairn_tests::server::{Launch, Server};
+use tempfile::TempDir;
+
+use crate::scale::Scale;
+
+pub struct Settings {
+    /// In megabytes.
+    pub memory: u64,
+    pub dir: String,
+    pub port: Option<u16>,
+}
+
+pub struct Trial<'s> {
+    pub server: Server,
+    pub scale: &'s Scale,
+    pub client: Client,
+    _scratch: TempDir,
+}
+
+impl<'s> Trial<'s> {
+    pub fn begin(settings: &Settings, scale: &'s Scale) -> Trial<'s> {
+        let scratch = TempDir::with_prefix_in("cairn-depth-", &settings.dir)
+            .expect("a directory for the data");
+        let memory = format!("{}mb", settings.memory);
+        let mut launch = Launch::cairn()
+            .flags(["--memory", &memory])
+            .dir(scratch.path().join("data"));
+        if let Some(port) = settings.port {
+            launch = launch.port(port);
+        }
+        let server = launch.start();
+        Trial {
+            client: server.client(),
+            server,
+            scale,
+            _scratch: scratch,
+        }
+    }
+
+    pub fn restart(&mut self) {
+        self.server.restart();
+        self.client = self.server.client();
+    }
+
+    /// A line whose reply must not be an error.
+    pub fn run(&mut self, line: &str) -> Value {
+        let reply = self.client.line(line);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+        reply
+    }
+
+    pub fn info(&mut self, section: &str, field: &str) -> u64 {
+        info(&mut self.client, section, field)
+    }
+
+    pub fn disk(&self) -> Disk {
+        Disk::of(self.server.dir())
+    }
+
+    /// Bytes of memory that the server takes now.
+    pub fn resident(&self) -> u64 {
+        number_after(&self.process_file("status"), "VmRSS:") * 1024
+    }
+
+    /// The most that it took since [`Trial::forget_most_resident`].
+    pub fn most_resident(&self) -> u64 {
+        number_after(&self.process_file("status"), "VmHWM:") * 1024
+    }
+
+    pub fn forget_most_resident(&self) {
+        let pid = self.server.pid().expect("the server runs");
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("a file of /proc");
+    }
+
+    /// Bytes that the server has written to files and sockets.
+    pub fn written(&self) -> u64 {
+        number_after(&self.process_file("io"), "wchar:")
+    }
+
+    fn process_file(&self, name: &str) -> String {
+        let pid = self.server.pid().expect("the server runs");
+        fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of /proc")
+    }
+}
+
+pub fn info(client: &mut Client, section: &str, field: &str) -> u64 {
+    let report = client.command(&["INFO", section]);
+    let report = String::from_utf8_lossy(report.as_bytes().unwrap_or_default()).into_owned();
+    number_after(&report, &format!("{field}:"))
+}
+
+fn number_after(text: &str, name: &str) -> u64 {
+    let (_, rest) = text.split_once(name).expect("a known name");
+    let digits = rest
+        .trim_start()
+        .split(|c: char| !c.is_ascii_digit())
+        .next();
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .expect("a number")
+}
+
+/// What the server's files take.
+#[derive(Clone, Copy, Default)]
+pub struct Disk {
+    /// RocksDB's log and Cairn's journal: what has been written ahead.
+    pub logs: u64,
+    pub rest: u64,
+}
+
+impl Disk {
+    pub fn of(directory: &Path) -> Disk {
+        let mut disk = Disk::default();
+        disk.add(directory);
+        disk
+    }
+
+    fn add(&mut self, directory: &Path) {
+        // Files go while they are looked at.
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            if metadata.is_dir() {
+                self.add(&entry.path());
+                continue;
+            }
+            let path = entry.path();
+            let is_journal = directory.ends_with("journal");
+            let is_log = path.extension().is_some_and(|extension| extension == "log");
+            let bytes = metadata.blocks() * 512;
+            if is_log || is_journal {
+                self.logs += bytes;
+            } else {
+                self.rest += bytes;
+            }
+        }
+    }
+
+    pub fn all(self) -> u64 {
+        self.logs + self.rest
+    }
+}
