@@ -19,6 +19,13 @@ pub(crate) fn split(line: &[u8], args: &mut Args) -> Result<(), ProtocolError> {
     Ok(())
 }
 
+/// The words of a line that stands by itself: the first line of a script.
+pub fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    let mut args = Args::new();
+    split(line, &mut args)?;
+    Ok(args.iter(b"").map(<[u8]>::to_vec).collect())
+}
+
 /// Appends one word and returns what follows it.
 fn word<'a>(mut rest: &'a [u8], args: &mut Args) -> Result<&'a [u8], ProtocolError> {
     loop {
@@ -105,12 +112,6 @@ fn hex_digit(digit: u8) -> u8 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let mut args = Args::new();
-        split(line, &mut args)?;
-        Ok(args.iter(b"").map(<[u8]>::to_vec).collect())
-    }
 
     #[test]
     fn words_as_redis_reads_them() {

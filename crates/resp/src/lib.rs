@@ -9,8 +9,8 @@
 //! 3. [`Reply::write`] appends it to the output through a [`Writer`], spelled in the client's
 //!    [`Protocol`]. A large one is a [`ReplyStream`] and is written as the client takes it.
 //!
-//! [`decode()`] goes the other way, for whoever is the client. [`number`] and [`glob`] are the notation
-//! inside the strings: how Redis writes numbers, and how it matches patterns.
+//! [`decode()`] goes the other way, for whoever is the client. [`number`], [`glob`] and [`inline`] are the
+//! notation inside the strings: how Redis writes numbers, matches patterns, and quotes words.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ mod args;
 mod decode;
 mod error;
 pub mod glob;
-mod inline;
+pub mod inline;
 pub mod number;
 mod parser;
 mod reply;

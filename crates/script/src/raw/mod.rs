@@ -1,0 +1,27 @@
+//! What mlua's safe interface cannot say: nearly all unsafe code of this crate. (The
+//! rest, in `run`, lends the host to a script.)
+//!
+//! Lua reports errors by `longjmp`. It may pass over Rust frames only if nothing in them waits to be
+//! dropped, so every `extern "C-unwind"` function here keeps to plain values: whatever owns memory lives
+//! inside a call that has returned before Lua can jump.
+//!
+//! - [`native`]: Rust functions that throw as C functions do, with the place of their caller.
+//! - [`guard`]: tables that scripts may read and not change, and the few library functions that must
+//!   know about them, or about hostile arguments.
+//! - [`call`]: a protected call with Redis' error handler, and the hook that interrupts it.
+
+use mlua::{Lua, LuaOptions, StdLib};
+
+pub mod call;
+pub mod guard;
+pub mod native;
+
+/// A state with Lua's own libraries, as far as scripts or we ourselves need them.
+pub fn new_state() -> Lua {
+    let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::DEBUG;
+    // Which means that mlua leaves `pcall` and `xpcall` as they are; `Run` deals with panics.
+    let options = LuaOptions::new().catch_rust_panics(true);
+    // SAFETY: what makes this unsafe is the debug library, which can break any invariant. Only our own error
+    // handler gets hold of it, and of one function of it, which tells and does not change.
+    unsafe { Lua::unsafe_new_with(libraries, options) }
+}
