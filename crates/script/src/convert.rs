@@ -4,6 +4,7 @@ use cairn_resp::{Value as Reply, number};
 use mlua::{Lua, Table, Value};
 
 use crate::raw::native::to_integer;
+use crate::raw::push;
 use crate::run::Run;
 
 /// How deep a reply may nest. Redis goes on to about eight thousand, where its Lua stack ends; ours is
@@ -16,125 +17,47 @@ const ELEMENT_BYTES: usize = size_of::<Reply>();
 
 /// What redis.call returns for `reply`.
 pub fn to_lua(lua: &Lua, run: &Run, reply: Reply) -> mlua::Result<Value> {
-    if run.protocol() == 2 {
-        resp2_to_lua(lua, reply)
-    } else {
-        resp3_to_lua(lua, reply)
+    match run.protocol() {
+        2 => push::reply(lua, &in_resp2(reply), 2),
+        version => push::reply(lua, &reply, version),
     }
 }
 
-fn resp2_to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+/// The reply as a client gets it who knows RESP2 only.
+fn in_resp2(reply: Reply) -> Reply {
     match reply {
-        Reply::Null | Reply::NullArray => Ok(Value::Boolean(false)),
+        Reply::Array(items) | Reply::Set(items) => {
+            Reply::Array(items.into_iter().map(in_resp2).collect())
+        }
         Reply::Map(pairs) => {
             let flat = pairs.into_iter().flat_map(|(key, value)| [key, value]);
-            array(lua, flat.collect(), resp2_to_lua)
+            Reply::Array(flat.map(in_resp2).collect())
         }
-        Reply::Set(items) => array(lua, items, resp2_to_lua),
         Reply::Double(double) => {
             let mut text = Vec::new();
             number::format_double(double, &mut text);
-            string(lua, &text)
+            Reply::Bulk(text)
         }
-        Reply::Bool(is) => Ok(Value::Integer(is.into())),
-        Reply::BigNumber(text) | Reply::Verbatim { text, .. } => string(lua, &text),
-        other => in_both(lua, other, resp2_to_lua),
+        Reply::Bool(is) => Reply::Int(is.into()),
+        Reply::BigNumber(text) | Reply::Verbatim { text, .. } => Reply::Bulk(text),
+        Reply::Attributed { value, .. } => in_resp2(*value),
+        other => other,
     }
 }
 
-fn resp3_to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
-    match reply {
-        Reply::Null | Reply::NullArray => Ok(Value::Nil),
-        Reply::Map(pairs) => {
-            let map = lua.create_table()?;
-            for (key, value) in pairs {
-                // Lua has no place for what is filed under nil.
-                let key = resp3_to_lua(lua, key)?;
-                if !key.is_nil() {
-                    map.raw_set(key, resp3_to_lua(lua, value)?)?;
-                }
-            }
-            field(lua, "map", map)
-        }
-        Reply::Set(items) => {
-            let set = lua.create_table()?;
-            for item in items {
-                let item = resp3_to_lua(lua, item)?;
-                if !item.is_nil() {
-                    set.raw_set(item, true)?;
-                }
-            }
-            field(lua, "set", set)
-        }
-        Reply::Double(double) => field(lua, "double", double),
-        Reply::Bool(is) => Ok(Value::Boolean(is)),
-        Reply::BigNumber(digits) => field(lua, "big_number", lua.create_string(digits)?),
-        Reply::Verbatim { format, text } => {
-            let verbatim = lua.create_table()?;
-            verbatim.raw_set("string", lua.create_string(text)?)?;
-            verbatim.raw_set("format", lua.create_string(format)?)?;
-            field(lua, "verbatim_string", verbatim)
-        }
-        other => in_both(lua, other, resp3_to_lua),
-    }
-}
-
-/// What looks the same in both protocols.
-fn in_both(
-    lua: &Lua,
-    reply: Reply,
-    element: fn(&Lua, Reply) -> mlua::Result<Value>,
-) -> mlua::Result<Value> {
-    match reply {
-        Reply::Int(int) => Ok(Value::Integer(int)),
-        Reply::Bulk(bytes) => string(lua, &bytes),
-        Reply::Simple(text) => field(lua, "ok", lua.create_string(text)?),
-        Reply::Error(text) => {
-            let error = error_reply(lua, &text)?;
-            error.raw_set("ignore_error_stats_update", true)?;
-            Ok(Value::Table(error))
-        }
-        Reply::Array(items) | Reply::Push(items) => array(lua, items, element),
-        Reply::Attributed { value, .. } => element(lua, *value),
-        // The rest differs, and was dealt with.
-        _ => Ok(Value::Nil),
-    }
-}
-
-fn array(
-    lua: &Lua,
-    items: Vec<Reply>,
-    element: fn(&Lua, Reply) -> mlua::Result<Value>,
-) -> mlua::Result<Value> {
-    // Where there are holes, what `#` says depends on how a table grew: it grows as in Redis then.
-    let holes = items.iter().any(|item| matches!(item, Reply::Null));
-    let room = if holes { 0 } else { items.len() };
-    let table = lua.create_table_with_capacity(room, 0)?;
-    for (place, item) in items.into_iter().enumerate() {
-        table.raw_set(place + 1, element(lua, item)?)?;
-    }
-    Ok(Value::Table(table))
-}
-
-fn string(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
-    lua.create_string(bytes).map(Value::String)
-}
-
-fn field(lua: &Lua, name: &str, value: impl mlua::IntoLua) -> mlua::Result<Value> {
-    let table = lua.create_table_with_capacity(0, 1)?;
-    table.raw_set(name, value)?;
-    Ok(Value::Table(table))
-}
-
-/// The table that stands for an error. Of `text`, a code is what comes before the first blank; without one
-/// it is `ERR`.
+/// The table that stands for an error.
 pub fn error_reply(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
-    let text = c_string(text);
-    let (code, message) = match text.iter().position(|&byte| byte == b' ') {
-        Some(blank) => (&text[..blank], &text[blank + 1..]),
-        None => (&b"ERR"[..], text),
-    };
+    let (code, message) = code_and_message(text);
     coded_error(lua, code, message)
+}
+
+/// The code of an error is what comes before the first blank; without one it is `ERR`.
+pub fn code_and_message(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = c_string(text);
+    match text.iter().position(|&byte| byte == b' ') {
+        Some(blank) => (&text[..blank], without_line_ends(&text[blank + 1..])),
+        None => (b"ERR", without_line_ends(text)),
+    }
 }
 
 /// The table that stands for an error of the script interface itself.
@@ -144,7 +67,7 @@ pub fn own_error(lua: &Lua, message: &str) -> mlua::Result<Table> {
 
 fn coded_error(lua: &Lua, code: &[u8], message: &[u8]) -> mlua::Result<Table> {
     let error = lua.create_table()?;
-    let text = [code, b" ", without_line_ends(message)].concat();
+    let text = [code, b" ", message].concat();
     error.raw_set("err", lua.create_string(text)?)?;
     Ok(error)
 }

@@ -1,6 +1,6 @@
 //! A Lua state, and what it has compiled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, IntoLuaMulti, Table, Value};
 
 use crate::convert::{self, Unanswerable, error_line};
-use crate::function::libraries::Library;
+use crate::function::libraries::{Libraries, Library};
 use crate::function::load::{BAD_NAME, Loading, is_name};
 use crate::host::Host;
 use crate::raw::call::{self, Called};
-use crate::raw::guard;
+use crate::raw::face;
 use crate::run::{Phase, Run};
 use crate::sandbox::Sandbox;
 use crate::script::Script;
 use crate::sha1::sha1_hex;
 use crate::shebang::{self, Metadata};
 
-/// Scripts and libraries kept compiled. A server whose clients send ever new ones compiles some again.
+/// Scripts kept compiled. A server whose clients send ever new ones compiles some again.
 const MOST_COMPILED: usize = 1000;
 /// How long FUNCTION LOAD may take; a library is to register its functions, and no more.
 const LOAD_TIME: Duration = Duration::from_millis(500);
@@ -73,11 +73,18 @@ impl Engine {
         self.sandbox.lua.used_memory()
     }
 
-    /// Forgets what is compiled: SCRIPT FLUSH, FUNCTION FLUSH.
-    pub fn forget(&mut self) {
+    /// Forgets what is compiled of scripts: SCRIPT FLUSH.
+    pub fn forget_scripts(&mut self) {
         self.scripts.clear();
-        self.libraries.clear();
         // What cannot be collected now will be later.
+        let _ = self.sandbox.lua.gc_collect();
+    }
+
+    /// Forgets all libraries but these, and with them what they keep in their variables. To be called once
+    /// libraries were deleted or replaced.
+    pub fn keep_libraries(&mut self, libraries: &Libraries) {
+        let kept: HashSet<&str> = libraries.iter().map(|library| &*library.sha).collect();
+        self.libraries.retain(|sha, _| kept.contains(sha.as_str()));
         let _ = self.sandbox.lua.gc_collect();
     }
 
@@ -90,7 +97,9 @@ impl Engine {
         if let Some(function) = self.scripts.get(script.sha()) {
             return Ok(function.clone());
         }
-        self.make_room();
+        if self.scripts.len() >= MOST_COMPILED {
+            self.forget_scripts();
+        }
         let globals = &self.sandbox.scripts.face;
         let function = self
             .chunk(script.code(), "@user_script", globals)
@@ -100,12 +109,6 @@ impl Engine {
         self.scripts
             .insert(script.sha().to_string(), function.clone());
         Ok(function)
-    }
-
-    fn make_room(&mut self) {
-        if self.scripts.len() + self.libraries.len() >= MOST_COMPILED {
-            self.forget();
-        }
     }
 
     fn chunk(&self, code: &[u8], name: &str, globals: &Table) -> Result<Function, String> {
@@ -143,7 +146,8 @@ impl Engine {
         let globals = self.sandbox.scripts.behind.clone();
         let given = self.array(keys).and_then(|keys| {
             globals.raw_set("KEYS", keys)?;
-            globals.raw_set("ARGV", self.array(args)?)
+            globals.raw_set("ARGV", self.array(args)?)?;
+            self.sandbox.enter(&self.sandbox.scripts)
         });
         let reply = match given {
             Ok(()) => self.call(&function, (), script.sha(), host),
@@ -175,10 +179,11 @@ impl Engine {
         };
         self.collect_garbage();
         let shown = String::from_utf8_lossy(name).into_owned();
-        match self
-            .array(keys)
-            .and_then(|keys| Ok((keys, self.array(args)?)))
-        {
+        let given = self.array(keys).and_then(|keys| {
+            self.sandbox.enter(&self.sandbox.functions)?;
+            Ok((keys, self.array(args)?))
+        });
+        match given {
             Ok(given) => self.call(&function, given, &shown, host),
             Err(error) => out_of_memory(&shown, &error),
         }
@@ -283,7 +288,6 @@ impl Engine {
         if !engine.eq_ignore_ascii_case(b"lua") {
             return Err([b"Engine '", &engine[..], b"' not found"].concat());
         }
-        self.make_room();
         let registered = self.register(chunk, host)?;
         if registered.functions.is_empty() {
             return Err("No functions registered".into());
@@ -311,13 +315,13 @@ impl Engine {
             .map_err(|message| with_message("Error compiling function: ", &message))?;
         self.run.loading.take();
         let failed = |error: mlua::Error| with_message("Error registering functions: ", &error);
-        guard::redirect(&environment.face, &self.sandbox.loading).map_err(failed)?;
+        face::redirect(&environment.face, &self.sandbox.loading).map_err(failed)?;
         let called = self.run.with(host, Phase::Load, || {
             self.run.set_deadline(Some(Instant::now() + LOAD_TIME));
             let (lua, handler) = (&self.sandbox.lua, &self.sandbox.error_handler);
             call::protected(lua, &self.run, &chunk, (), handler)
         });
-        guard::redirect(&environment.face, &environment.behind).map_err(failed)?;
+        face::redirect(&environment.face, &environment.behind).map_err(failed)?;
         let registered = self.run.loading.take();
         match called.map_err(failed)? {
             Called::Returned(_) => Ok(registered),

@@ -14,7 +14,7 @@
 //! 1. [`Script::new`] reads the shebang and computes the name; [`Flags::may_write`] says how it may run.
 //! 2. [`Engine::eval`] compiles the script unless it knows it (`engine`), sets KEYS and ARGV, and calls
 //!    it with the hook on that asks the host (`raw/call`).
-//! 3. The script runs in globals that it cannot change (`sandbox`, `raw/guard`). `redis.call` (`api`) hands
+//! 3. The script runs in globals that it cannot change (`sandbox`, `raw/face`). `redis.call` (`api`) hands
 //!    words to the host, and its reply back as Lua's values (`convert`).
 //! 4. What it returns becomes a reply; what it throws, an error with the line that threw it.
 

@@ -1,11 +1,12 @@
 //! What the functions of a script share while it runs: its host, its protocol, its random numbers.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::time::Instant;
 
 use crate::function::load::Loading;
-use crate::host::Host;
+use crate::host::{Host, Stop};
 use crate::library::cjson;
 use crate::random::Random;
 
@@ -124,12 +125,19 @@ impl Run {
         let reason = if late {
             Some(b"ERR FUNCTION LOAD timeout".to_vec())
         } else {
-            self.host(|host| host.check().err())
-                .flatten()
-                .map(|stop| stop.0)
+            self.check().err().map(|stop| stop.0)
         };
         if let Some(reason) = reason {
             stopped.get_or_init(|| reason.into_boxed_slice());
+        }
+    }
+
+    /// Asks the host. A panic must not reach Lua, through whose frames it could not unwind.
+    fn check(&self) -> Result<(), Stop> {
+        let asked = AssertUnwindSafe(|| self.host(|host| host.check()));
+        match std::panic::catch_unwind(asked) {
+            Ok(answer) => answer.unwrap_or(Ok(())),
+            Err(_) => Err(Stop(b"ERR the host of a script panicked".to_vec())),
         }
     }
 
@@ -157,7 +165,9 @@ struct Back<'a>(&'a Run, NonNull<dyn Host>);
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
-        self.0.panicked.set(std::thread::panicking());
+        if std::thread::panicking() {
+            self.0.panicked.set(true);
+        }
         self.0.host.set(Some(self.1));
     }
 }

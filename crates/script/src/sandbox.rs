@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, Table, Value};
 
-use crate::raw::guard::{self, face};
+use crate::raw::face::face;
+use crate::raw::guard;
 use crate::raw::native::{Args, Throw, function};
 use crate::run::Run;
 use crate::{api, function as functions, library, random, raw};
@@ -120,7 +121,6 @@ impl Sandbox {
             .behind
             .raw_set("redis", face(&lua, &redis, None)?)?;
         let loading = functions::load::globals(&lua, run)?;
-        lua.set_globals(scripts.face.clone())?;
         Ok(Sandbox {
             lua,
             scripts,
@@ -128,6 +128,13 @@ impl Sandbox {
             loading,
             error_handler,
         })
+    }
+}
+
+impl Sandbox {
+    /// What `loadstring` compiles will have these globals.
+    pub fn enter(&self, environment: &Environment) -> mlua::Result<()> {
+        self.lua.set_globals(environment.face.clone())
     }
 }
 
@@ -201,7 +208,7 @@ pub fn strict(lua: &Lua, table: &Table) -> mlua::Result<Table> {
     let metatable = lua.create_table()?;
     metatable.raw_set("__index", function(lua, nonexistent)?)?;
     table.set_metatable(Some(metatable.clone()))?;
-    face(lua, table, Some(guard::face(lua, &metatable, None)?))
+    face(lua, table, Some(face(lua, &metatable, None)?))
 }
 
 fn nonexistent(_: &Lua, args: &Args) -> Result<mlua::MultiValue, Throw> {

@@ -6,15 +6,21 @@
 //! inside a call that has returned before Lua can jump.
 //!
 //! - [`native`]: Rust functions that throw as C functions do, with the place of their caller.
-//! - [`guard`]: tables that scripts may read and not change, and the few library functions that must
-//!   know about them, or about hostile arguments.
+//! - [`face`]: tables that scripts may read and not change.
+//! - [`guard`]: the functions of Lua that must know about those, or about [`hostile`] arguments.
+//! - [`catch`]: `pcall` and `xpcall`, Redis' way.
+//! - [`push`]: replies as Lua's values.
 //! - [`call`]: a protected call with Redis' error handler, and the hook that interrupts it.
 
 use mlua::{Lua, LuaOptions, StdLib};
 
 pub mod call;
+mod catch;
+pub mod face;
 pub mod guard;
+mod hostile;
 pub mod native;
+pub mod push;
 
 /// A state with Lua's own libraries, as far as scripts or we ourselves need them.
 pub fn new_state() -> Lua {
