@@ -43,6 +43,10 @@ impl Default for Limits {
 
 /// One per thread, for its whole life. No script leaves anything in it for the next, except what a library
 /// keeps in its own local variables.
+///
+/// Scripts, and values that they nest deeply, take up to 1 MB of the thread's stack. A pattern that backtracks
+/// without end, `('a'):rep(99):find(('a-'):rep(99) .. 'b')`, is the one thing that no limit ends: Lua asks
+/// nobody while it matches. So it is in Redis.
 pub struct Engine {
     sandbox: Sandbox,
     run: Rc<Run>,

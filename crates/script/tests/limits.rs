@@ -49,6 +49,9 @@ fn loops_are_killed() {
         "return load(function() while true do end end)",
         "for i = 1, 1e15 do end",
         "local a = {} a[1] = a a[2] = a return a",
+        "local a = {} for i = 1, 100 do a = {a, a} end return a",
+        "local a = {} for i = 1, 100 do a = {a, a} end return cjson.encode(a)",
+        "local a = {} for i = 1, 100 do a[i] = a end return cmsgpack.pack(a)",
     ];
     for script in scripts {
         let answer = killed(script);
@@ -62,12 +65,12 @@ fn loops_are_killed() {
     );
 }
 
-/// An engine with little memory, in a thread with the stack that threads have by default.
-fn with_little_memory(test: impl FnOnce(&mut Engine, &mut TableHost) + Send + 'static) {
+/// An engine with so much memory, in a thread with half the stack that threads have by default.
+fn with_memory(memory: usize, test: impl FnOnce(&mut Engine, &mut TableHost) + Send + 'static) {
     std::thread::Builder::new()
-        .stack_size(2 << 20)
-        .spawn(|| {
-            let limits = Limits { memory: 8 << 20 };
+        .stack_size(1 << 20)
+        .spawn(move || {
+            let limits = Limits { memory };
             test(
                 &mut Engine::new(limits, 1).unwrap(),
                 &mut TableHost::default(),
@@ -80,7 +83,7 @@ fn with_little_memory(test: impl FnOnce(&mut Engine, &mut TableHost) + Send + 's
 
 #[test]
 fn memory_has_an_end() {
-    with_little_memory(|engine, host| {
+    with_memory(8 << 20, |engine, host| {
         let scripts = [
             "return string.rep('x', 1e9)",
             "local t = {} while true do t[#t + 1] = {} end",
@@ -112,7 +115,7 @@ fn memory_has_an_end() {
 
 #[test]
 fn garbage_is_no_reason_to_fail() {
-    with_little_memory(|engine, host| {
+    with_memory(8 << 20, |engine, host| {
         for _ in 0..200 {
             let script =
                 "local t = {} for i = 1, 20 do t[i] = string.rep('x', 1e5) .. i end return #t";
@@ -124,7 +127,7 @@ fn garbage_is_no_reason_to_fail() {
 
 #[test]
 fn recursion_has_an_end() {
-    with_little_memory(|engine, host| {
+    with_memory(256 << 20, |engine, host| {
         let scripts = [
             "local function f() return 1 + f() end return f()",
             "local function f() return pcall(f) end return f()",

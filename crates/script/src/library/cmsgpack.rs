@@ -130,7 +130,7 @@ impl Buffer<'_> {
         if is_array(&keys) {
             self.array_header(keys.len());
             for place in 1..=keys.len() {
-                self.value(&table.get(place)?, level + 1)?;
+                self.value(&table.raw_get(place)?, level + 1)?;
             }
         } else {
             self.map_header(keys.len());

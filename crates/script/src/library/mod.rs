@@ -30,17 +30,29 @@ const MOST_RESULTS: usize = 7900;
 struct Buffer<'a> {
     bytes: Vec<u8>,
     run: &'a Run,
+    checks: usize,
 }
+
+/// After so many values the host is asked whether to go on: no hook does it meanwhile.
+const VALUES_BETWEEN_QUESTIONS: usize = 10_000;
 
 impl Buffer<'_> {
     fn new(run: &Run) -> Buffer<'_> {
         Buffer {
             bytes: Vec::new(),
             run,
+            checks: 0,
         }
     }
 
-    fn check(&self) -> Result<(), Throw> {
+    /// To be called for each value that is written.
+    fn check(&mut self) -> Result<(), Throw> {
+        self.checks += 1;
+        if self.checks.is_multiple_of(VALUES_BETWEEN_QUESTIONS)
+            && let Some(reason) = self.run.stop()
+        {
+            return Err(Throw::message(reason));
+        }
         if self.bytes.len() > self.run.most_bytes {
             return Err(Throw::Failed(mlua::Error::MemoryError(String::new())));
         }

@@ -7,9 +7,9 @@ use mlua::{Function, IntoLuaMulti, Lua, Value};
 
 use crate::run::Run;
 
-/// What scripts may take of the C stack, by coroutines in coroutines and callbacks in callbacks. The least
-/// stack that threads have is 2 MB, and commands need some of it.
-const C_STACK: usize = 512 * 1024;
+/// What scripts may take of the C stack by callbacks in callbacks. Threads have 2 MB as a rule, and commands
+/// need some of it.
+const C_STACK: usize = 256 * 1024;
 
 /// How many instructions Lua executes between two questions whether it should go on. As Redis has it: half
 /// a millisecond or so.
@@ -62,8 +62,8 @@ pub unsafe fn is_stopped(state: *mut lua_State) -> bool {
     unsafe { run_of(state).is_some_and(Run::is_stopped) }
 }
 
-/// Throws if scripts have taken all that they may of the C stack. Lua counts nested calls, but in each
-/// coroutine anew, and takes all for equally large.
+/// Throws if scripts have taken all that they may of the C stack. Lua ends at two hundred nested calls,
+/// however large each is.
 ///
 /// # Safety
 /// There must be room for two values on the stack, and nothing in the frames up to Lua may wait to be

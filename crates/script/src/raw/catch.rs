@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::call::{bound_c_stack, is_stopped};
+use super::call::is_stopped;
 
 // Of all functions below: Lua calls them with a valid state, their arguments on the stack and room for
 // twenty values more, and they hold nothing but plain values.
@@ -14,7 +14,6 @@ use super::call::{bound_c_stack, is_stopped};
 pub unsafe extern "C-unwind" fn xpcall(state: *mut lua_State) -> c_int {
     // SAFETY: see above. The handler is put under the function that is called.
     unsafe {
-        bound_c_stack(state);
         ffi::luaL_checkany(state, 2);
         ffi::lua_settop(state, 2);
         ffi::lua_pushcclosure(state, handles, 1);
@@ -48,7 +47,6 @@ unsafe extern "C-unwind" fn handles(state: *mut lua_State) -> c_int {
 pub unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     // SAFETY: see above. After a failed call there is one value, the error, on the stack.
     unsafe {
-        bound_c_stack(state);
         ffi::luaL_checkany(state, 1);
         let failed = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
         if failed != ffi::LUA_OK && ffi::lua_type(state, -1) == ffi::LUA_TTABLE {

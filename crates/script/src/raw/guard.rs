@@ -11,8 +11,8 @@ use mlua::{Function, Lua, Table};
 use super::catch::{pcall, xpcall};
 use super::face::{looks_behind, pairs, refuses_faces, shows_metatable};
 use super::hostile::{
-    bounds_c_stack, bounds_pattern, bounds_pattern_of_find, bounds_pattern_of_gsub,
-    keeps_collecting, loads_pieces, loads_text, wraps,
+    bounds_pattern, bounds_pattern_of_find, bounds_pattern_of_gsub, keeps_collecting, loads_pieces,
+    loads_text,
 };
 
 /// Which functions of Lua are guarded, and how. The library `""` is the base library.
@@ -31,8 +31,6 @@ const GUARDS: &[(&str, &str, lua_CFunction)] = &[
     ("string", "gmatch", bounds_pattern),
     ("string", "gfind", bounds_pattern),
     ("string", "gsub", bounds_pattern_of_gsub),
-    ("coroutine", "resume", bounds_c_stack),
-    ("coroutine", "wrap", wraps),
 ];
 
 /// Puts guards before the functions that need them, and Redis' `pcall` in the place of Lua's.

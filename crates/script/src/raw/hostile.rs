@@ -1,6 +1,6 @@
 //! Arguments that Lua does not expect of anyone: bytecode, which it does not verify; patterns that recurse as
-//! deep as they are long; callbacks and coroutines in each other without end; and whatever would change the
-//! state for the next script.
+//! deep as they are long; replacements that replace, and so on; and whatever would change the state for the
+//! next script.
 
 use std::ffi::{CStr, c_int};
 
@@ -88,38 +88,6 @@ pub unsafe extern "C-unwind" fn bounds_pattern_of_gsub(state: *mut lua_State) ->
         bound_c_stack(state);
         bound_pattern(state);
         go_on(state)
-    }
-}
-
-pub unsafe extern "C-unwind" fn bounds_c_stack(state: *mut lua_State) -> c_int {
-    // SAFETY: see above.
-    unsafe {
-        bound_c_stack(state);
-        go_on(state)
-    }
-}
-
-/// What Lua's `wrap` returns has the coroutine as its upvalue. The function that scripts get has the same, and
-/// behind it Lua's: so that may run in its place, once the stack is looked at.
-pub unsafe extern "C-unwind" fn wraps(state: *mut lua_State) -> c_int {
-    // SAFETY: see above. Lua's function leaves its result on top.
-    unsafe {
-        go_on(state);
-        ffi::lua_getupvalue(state, -1, 1);
-        ffi::lua_insert(state, -2);
-        ffi::lua_pushcclosure(state, resumes, 2);
-        1
-    }
-}
-
-unsafe extern "C-unwind" fn resumes(state: *mut lua_State) -> c_int {
-    // SAFETY: see above, and for the upvalues `wraps`.
-    unsafe {
-        bound_c_stack(state);
-        match ffi::lua_tocfunction(state, ffi::lua_upvalueindex(2)) {
-            Some(resume) => resume(state),
-            None => 0,
-        }
     }
 }
 

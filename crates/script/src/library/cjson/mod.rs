@@ -15,7 +15,7 @@ use crate::raw::native::{Args, Throw, function, one};
 use crate::run::Run;
 
 /// How deep encoding and decoding may go, whatever the options say: they recurse.
-const MOST_LEVELS: i32 = 1500;
+const MOST_LEVELS: i32 = 1000;
 
 #[derive(Clone, Copy)]
 struct Config {
