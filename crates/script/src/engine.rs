@@ -250,7 +250,11 @@ impl Engine {
                 shown,
             ));
         };
-        let field = |name: &str| error.get::<Value>(name).ok().and_then(|v| self.as_text(v));
+        // Raw: nothing would end what a metatable has to say, now that the hook is off.
+        let field = |name: &str| {
+            let value = error.raw_get::<Value>(name).ok();
+            value.and_then(|value| self.as_text(value))
+        };
         let message = match self.run.stopped() {
             Some(reason) => reason,
             // Redis goes down if there is none.
@@ -332,7 +336,7 @@ impl Engine {
             Called::Failed(error) => {
                 let message = match error {
                     Value::Table(error) => error
-                        .get("err")
+                        .raw_get("err")
                         .ok()
                         .and_then(|message| self.as_text(message)),
                     other => self.as_text(other).map(|text| with_bytes("ERR ", &text)),

@@ -47,6 +47,7 @@ fn loops_are_killed() {
         "local t = {3, 2, 1} table.sort(t, function() while true do end end)",
         "('x'):gsub('x', function() while true do end end)",
         "return load(function() while true do end end)",
+        "error(setmetatable({}, {__newindex = function() while true do end end}))",
         "for i = 1, 1e15 do end",
         "local a = {} a[1] = a a[2] = a return a",
         "local a = {} for i = 1, 100 do a = {a, a} end return a",
@@ -171,6 +172,10 @@ fn errors_may_be_anything() {
         (
             "error(setmetatable({}, {__newindex = function() error('x') end}))",
             "-ERR ",
+        ),
+        (
+            "error(setmetatable({}, {__index = function() while true do end end}))",
+            "-ERR unknown error script: ",
         ),
         ("error(redis)", "-ERR "),
         ("error(_G)", "-ERR "),
