@@ -311,3 +311,43 @@ fn a_panic_of_the_host_is_not_lost() {
     let script = Script::new(b"pcall(redis.call, 'PING') return 1").unwrap();
     engine.eval(&script, &NOTHING, &NOTHING, &mut Panics);
 }
+
+#[test]
+fn memory_may_end_anywhere() {
+    let script = "
+        local t = {}
+        for i = 1, 50 do t[i] = {i, tostring(i), cjson.decode('[1, {\"a\": \"text\"}]')} end
+        local packed = cmsgpack.pack(t, struct.pack('>I', 7))
+        local back = cmsgpack.unpack(packed)
+        local list = redis.call('LRANGE', KEYS[1], 0, -1)
+        local ok, e = pcall(redis.call, 'NOSUCH')
+        local co = coroutine.wrap(function() coroutine.yield(#back) end)
+        local f = loadstring('return ' .. string.rep('1 + ', 50) .. '1')
+        return {co(), #list, e, f(), string.rep('x', 1000):gsub('x', 'yy'), cjson.encode(t)}";
+    let script = Script::new(script.as_bytes()).unwrap();
+    let mut host = TableHost::default();
+    let list = vec![b"element".to_vec(); 200];
+    host.lists.insert(b"key".to_vec(), list);
+    let unlimited =
+        Engine::new(Limits::default(), 1)
+            .unwrap()
+            .eval(&script, &["key"], &NOTHING, &mut host);
+    let least = Engine::new(Limits::default(), 1).unwrap().used_memory();
+    let mut answered = 0;
+    for more in (0..200_000).step_by(397) {
+        let limits = Limits {
+            memory: least + more,
+        };
+        let mut engine = Engine::new(limits, 1).unwrap();
+        for _ in 0..2 {
+            match engine.eval(&script, &["key"], &NOTHING, &mut host) {
+                Value::Error(text) => assert!(text.starts_with(b"ERR "), "{more}"),
+                answer => {
+                    assert_eq!(answer, unlimited, "{more}");
+                    answered += 1;
+                }
+            }
+        }
+    }
+    assert!(answered > 100, "{answered}");
+}
