@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use cairn_resp::{Value as Reply, number};
+use cairn_resp::number;
 use mlua::{Lua, MultiValue, Table, Value};
 
-use crate::convert::{error_reply, own_error, to_lua};
+use crate::convert::{error_reply, own_error};
 use crate::host::LogLevel;
+use crate::raw::command;
 use crate::raw::native::{Args, Throw, function, none, one, to_integer};
 use crate::run::{Phase, Run};
 use crate::sha1::sha1_hex;
@@ -25,8 +26,8 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
         let run = run.clone();
         redis.raw_set(name, function(lua, move |lua, args| f(lua, &run, args))?)
     };
-    add("call", |lua, run, args| call(lua, run, args, true))?;
-    add("pcall", |lua, run, args| call(lua, run, args, false))?;
+    redis.raw_set("call", command::function(lua, true)?)?;
+    redis.raw_set("pcall", command::function(lua, false)?)?;
     add("setresp", set_protocol)?;
     add("sha1hex", sha1hex)?;
     add("error_reply", make_error_reply)?;
@@ -86,29 +87,8 @@ fn in_script(lua: &Lua, run: &Run, what: &str) -> Result<(), Throw> {
     }
 }
 
-fn call(lua: &Lua, run: &Run, args: &Args, raises: bool) -> Result<MultiValue, Throw> {
-    in_script(lua, run, "redis.call/pcall")?;
-    let words = match command(args) {
-        Ok(words) => words,
-        Err(message) if raises => return Err(raise(lua, message)),
-        Err(message) => return one(own_error(lua, message)?, lua),
-    };
-    if let Some(reason) = run.stopped() {
-        return Err(Throw::Raise(Value::Table(error_reply(lua, &reason)?)));
-    }
-    let reply = run
-        .host(|host| host.call(&words))
-        .unwrap_or_else(|| Reply::Error(b"ERR a command called the script that called it".into()));
-    let failed = matches!(reply, Reply::Error(_));
-    let value = to_lua(lua, run, reply)?;
-    if failed && raises {
-        return Err(Throw::Raise(value));
-    }
-    one(value, lua)
-}
-
 /// The words of a command: strings, and numbers spelled so that none of their digits is lost.
-fn command(args: &Args) -> Result<Vec<Vec<u8>>, &'static str> {
+fn words(args: &Args) -> Result<Vec<Vec<u8>>, &'static str> {
     if args.len() == 0 {
         return Err("Please specify at least one argument for this redis lib call");
     }
@@ -197,7 +177,7 @@ fn set_replication(lua: &Lua, run: &Run, args: &Args) -> Result<MultiValue, Thro
 
 fn may_run(lua: &Lua, run: &Run, args: &Args) -> Result<MultiValue, Throw> {
     in_script(lua, run, "redis.acl_check_cmd")?;
-    let words = command(args).map_err(|message| raise(lua, message))?;
+    let words = words(args).map_err(|message| raise(lua, message))?;
     match run.host(|host| host.may_run(&words)).flatten() {
         Some(may) => one(may, lua),
         None => Err(raise(

@@ -4,7 +4,6 @@ use cairn_resp::{Value as Reply, number};
 use mlua::{Lua, Table, Value};
 
 use crate::raw::native::to_integer;
-use crate::raw::push;
 use crate::run::Run;
 
 /// How deep a reply may nest. Redis goes on to about eight thousand, where its Lua stack ends; ours is
@@ -15,15 +14,14 @@ const ELEMENTS_BETWEEN_CHECKS: usize = 10_000;
 /// What an element weighs besides its bytes.
 const ELEMENT_BYTES: usize = size_of::<Reply>();
 
-/// What redis.call returns for `reply`.
-pub fn to_lua(lua: &Lua, run: &Run, reply: Reply) -> mlua::Result<Value> {
-    match run.protocol() {
-        2 => push::reply(lua, &in_resp2(reply), 2),
-        version => push::reply(lua, &reply, version),
+/// The reply as a client gets it who knows this version of the protocol.
+pub fn for_protocol(reply: Reply, version: u8) -> Reply {
+    match version {
+        2 => in_resp2(reply),
+        _ => reply,
     }
 }
 
-/// The reply as a client gets it who knows RESP2 only.
 fn in_resp2(reply: Reply) -> Reply {
     match reply {
         Reply::Array(items) | Reply::Set(items) => {

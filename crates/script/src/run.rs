@@ -5,6 +5,8 @@ use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::time::Instant;
 
+use cairn_resp::Value as Reply;
+
 use crate::function::load::Loading;
 use crate::host::{Host, Stop};
 use crate::library::cjson;
@@ -27,6 +29,8 @@ pub struct Run {
     /// Where the C stack stood when the run began, and the state that runs.
     pub stack: Cell<usize>,
     pub state: Cell<*mut mlua::lua_State>,
+    /// What redis.call is about to return. It lies here while Lua may jump out of whoever would own it.
+    pub reply: RefCell<Reply>,
     /// What a buffer outside of Lua, and a reply, may grow to.
     pub most_bytes: usize,
 }
@@ -53,6 +57,7 @@ impl Run {
             loading: RefCell::default(),
             stack: Cell::new(0),
             state: Cell::new(std::ptr::null_mut()),
+            reply: RefCell::new(Reply::Null),
             most_bytes,
         }
     }
@@ -84,6 +89,10 @@ impl Run {
         // SAFETY: the pointer was made of a unique reference that outlives the run (see `with`), and as it
         // was taken out, nobody else has it until `_back` puts it back.
         Some(f(unsafe { host.as_mut() }))
+    }
+
+    pub fn forget_reply(&self) {
+        self.reply.replace(Reply::Null);
     }
 
     pub fn phase(&self) -> Phase {
@@ -156,6 +165,7 @@ struct End<'a>(&'a Run);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.host.set(None);
+        self.0.forget_reply();
         self.0.phase.set(Phase::Idle);
         self.0.deadline.set(None);
     }

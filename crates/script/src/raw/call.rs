@@ -42,7 +42,7 @@ pub unsafe fn set_run(lua: &Lua, run: &Run) -> mlua::Result<()> {
 ///
 /// # Safety
 /// There must be room for one value on the stack.
-unsafe fn run_of<'a>(state: *mut lua_State) -> Option<&'a Run> {
+pub unsafe fn run_of<'a>(state: *mut lua_State) -> Option<&'a Run> {
     // SAFETY: under the key is what `set_run` put there, which lives as it promises.
     unsafe {
         ffi::lua_pushlightuserdata(state, run_key());

@@ -9,18 +9,19 @@
 //! - [`face`]: tables that scripts may read and not change.
 //! - [`guard`]: the functions of Lua that must know about those, or about [`hostile`] arguments.
 //! - [`catch`]: `pcall` and `xpcall`, Redis' way.
-//! - [`push`]: replies as Lua's values.
+//! - [`command`]: redis.call and redis.pcall; [`push`]: replies as Lua's values.
 //! - [`call`]: a protected call with Redis' error handler, and the hook that interrupts it.
 
 use mlua::{Lua, LuaOptions, StdLib};
 
 pub mod call;
 mod catch;
+pub mod command;
 pub mod face;
 pub mod guard;
 mod hostile;
 pub mod native;
-pub mod push;
+mod push;
 
 /// A state with Lua's own libraries, as far as scripts or we ourselves need them.
 pub fn new_state() -> Lua {

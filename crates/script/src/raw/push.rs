@@ -1,24 +1,15 @@
-//! Replies pushed to Lua whole: one protected call for a list of any length, where mlua makes one for each
-//! element.
+//! Replies as Lua's values.
 
 use std::ffi::CStr;
 
 use cairn_resp::Value as Reply;
 use mlua::ffi::{self, lua_State};
-use mlua::{Lua, Value};
 
-/// What redis.call returns for a reply, of which no part is a kind that the protocol does not have.
-pub fn reply(lua: &Lua, reply: &Reply, protocol: u8) -> mlua::Result<Value> {
-    // SAFETY: the closure pushes one value. It and what it calls hold references and numbers only, so that Lua
-    // may jump out of them.
-    unsafe { lua.exec_raw((), |state| push(state, reply, protocol)) }
-}
-
-/// Pushes one value.
+/// Pushes what redis.call returns for a reply, of which no part is a kind that the protocol does not have.
 ///
 /// # Safety
 /// Nothing in the frames up to Lua may wait to be dropped. That holds here: iterators over slices do not.
-unsafe fn push(state: *mut lua_State, reply: &Reply, protocol: u8) {
+pub unsafe fn push(state: *mut lua_State, reply: &Reply, protocol: u8) {
     // SAFETY: room is made for all that one level pushes, and each arm leaves one value.
     unsafe {
         ffi::luaL_checkstack(state, 5, std::ptr::null());
