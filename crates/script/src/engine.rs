@@ -108,7 +108,10 @@ impl Engine {
         let function = self
             .chunk(script.code(), "@user_script", globals)
             .map_err(|message| {
-                with_message("ERR Error compiling script (new function): ", &message)
+                with_bytes(
+                    "ERR Error compiling script (new function): ",
+                    message.as_bytes(),
+                )
             })?;
         self.scripts
             .insert(script.sha().to_string(), function.clone());
@@ -175,7 +178,7 @@ impl Engine {
         if !self.libraries.contains_key(&library.sha)
             && let Err(error) = self.load(&library.code, host)
         {
-            return error_line(&with_message("ERR ", &error));
+            return error_line(&with_bytes("ERR ", &error));
         }
         let functions = self.libraries.get(&library.sha);
         let Some(function) = functions.and_then(|functions| functions.get(name)).cloned() else {
@@ -320,9 +323,14 @@ impl Engine {
         let environment = &self.sandbox.functions;
         let chunk = self
             .chunk(chunk, "@user_function", &environment.face)
-            .map_err(|message| with_message("Error compiling function: ", &message))?;
+            .map_err(|message| with_bytes("Error compiling function: ", message.as_bytes()))?;
         self.run.loading.take();
-        let failed = |error: mlua::Error| with_message("Error registering functions: ", &error);
+        let failed = |error: mlua::Error| {
+            with_bytes(
+                "Error registering functions: ",
+                error.to_string().as_bytes(),
+            )
+        };
         face::redirect(&environment.face, &self.sandbox.loading).map_err(failed)?;
         let called = self.run.with(host, Phase::Load, || {
             self.run.set_deadline(Some(Instant::now() + LOAD_TIME));
@@ -355,35 +363,9 @@ impl Engine {
     }
 }
 
-fn with_message(text: &str, message: &(impl ToBytes + ?Sized)) -> Vec<u8> {
-    with_bytes(text, &message.to_bytes())
-}
-
+/// An error text that ends with bytes of others.
 fn with_bytes(text: &str, bytes: &[u8]) -> Vec<u8> {
     [text.as_bytes(), bytes].concat()
-}
-
-/// What ends an error text.
-trait ToBytes {
-    fn to_bytes(&self) -> Vec<u8>;
-}
-
-impl ToBytes for String {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.as_bytes().to_vec()
-    }
-}
-
-impl ToBytes for Vec<u8> {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.clone()
-    }
-}
-
-impl ToBytes for mlua::Error {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.to_string().into_bytes()
-    }
 }
 
 /// mlua fails only for want of memory, where it is used as it is here.
