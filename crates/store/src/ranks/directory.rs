@@ -33,6 +33,10 @@ impl Block {
         }
     }
 
+    fn memory(&self) -> usize {
+        OVERHEAD + self.first.len()
+    }
+
     fn begins_at_or_before(&self, (head, element): (u64, &[u8])) -> bool {
         match self.head.cmp(&head) {
             Ordering::Less => true,
@@ -107,8 +111,8 @@ impl Directory {
 
     /// Adds a block behind the last.
     pub(super) fn push(&mut self, first: &[u8], count: u64) {
-        self.bytes += OVERHEAD + first.len();
         let block = Block::new(first, count);
+        self.bytes += block.memory();
         match self.shelves.last_mut() {
             Some(shelf) if shelf.blocks.len() < SHELF => {
                 shelf.blocks.push(block);
@@ -200,29 +204,39 @@ impl Directory {
         })
     }
 
-    /// Puts the pieces of a block in its place. Spots before it hold on.
+    /// Puts the pieces of a block in its place: they begin where it does, and have its elements. Spots before it
+    /// hold on.
     pub(super) fn cut(&mut self, spot: Spot, pieces: Vec<Block>) {
         let at = spot.block as usize;
         if let Some(shelf) = self.shelves.get_mut(spot.shelf as usize) {
-            shelf.blocks.splice(at..=at, pieces);
+            self.bytes += pieces.iter().map(Block::memory).sum::<usize>();
+            let whole = shelf.blocks.splice(at..=at, pieces);
+            self.bytes -= whole.map(|block| block.memory()).sum::<usize>();
         }
     }
 
-    /// Joins neighbours of one shelf that together have no more than so many, or one of them none; calls `gone` with those whose
-    /// elements now belong to the one before, and `grown` with that.
+    /// Joins neighbours of one shelf that together have no more than so many, or one of which has none; calls `gone`
+    /// with those whose elements now belong to the one before, and `grown` with that.
     pub(super) fn merge(
         &mut self,
         most: u64,
         mut gone: impl FnMut(&Block),
         mut grown: impl FnMut(&Block),
     ) {
+        let belong_together =
+            |one: &Block, next: &Block| next.count == 0 || one.count + next.count <= most;
         for shelf in &mut self.shelves {
+            let mut pairs = shelf.blocks.windows(2);
+            if !pairs.any(|pair| belong_together(&pair[0], &pair[1])) {
+                continue;
+            }
             let mut merged: Vec<Block> = Vec::with_capacity(shelf.blocks.len());
             let mut has_grown = false;
             for block in shelf.blocks.drain(..) {
                 match merged.last_mut() {
-                    Some(last) if block.count == 0 || last.count + block.count <= most => {
+                    Some(last) if belong_together(last, &block) => {
                         gone(&block);
+                        self.bytes -= block.memory();
                         last.count += block.count;
                         has_grown |= block.count > 0;
                     }
@@ -242,24 +256,19 @@ impl Directory {
         }
     }
 
-    /// To be called after the last cut or merge.
-    pub(super) fn tidy(&mut self) {
-        let shelves = std::mem::take(&mut self.shelves);
-        self.bytes = 0;
-        for shelf in shelves {
-            let bytes = |block: &Block| OVERHEAD + block.first.len();
-            self.bytes += shelf.blocks.iter().map(bytes).sum::<usize>();
-            let joins = |last: &&mut Shelf| last.blocks.len() + shelf.blocks.len() <= SHELF;
-            if let Some(last) = self.shelves.last_mut().filter(joins) {
-                let mut blocks = std::mem::take(&mut last.blocks);
-                blocks.extend(shelf.blocks);
-                *last = Shelf::new(blocks);
-            } else if shelf.blocks.len() <= 2 * SHELF {
-                self.shelves.push(Shelf::new(shelf.blocks));
-            } else {
-                let parts = shelf.blocks.chunks(SHELF);
-                self.shelves
-                    .extend(parts.map(|part| Shelf::new(part.to_vec())));
+    /// To be called after the last cut or merge: fills shelves anew if some have too many blocks, or most too few.
+    pub(super) fn settle(&mut self) {
+        let are_full = self
+            .shelves
+            .iter()
+            .any(|shelf| shelf.blocks.len() > 2 * SHELF);
+        let blocks: usize = self.shelves.iter().map(|shelf| shelf.blocks.len()).sum();
+        if are_full || blocks < self.shelves.len() * SHELF / 8 {
+            let shelves = std::mem::take(&mut self.shelves).into_iter();
+            let mut blocks = shelves.flat_map(|shelf| shelf.blocks).peekable();
+            while blocks.peek().is_some() {
+                let shelf = blocks.by_ref().take(SHELF).collect();
+                self.shelves.push(Shelf::new(shelf));
             }
         }
     }
@@ -335,7 +344,7 @@ mod tests {
             let rest = Block::new(&first, count - count / 2);
             directory.cut(spot, vec![rest, half]);
         }
-        directory.tidy();
+        directory.settle();
         assert_eq!(directory.total(), total);
         assert_eq!(directory.blocks().count(), 1200);
         assert!(
@@ -346,13 +355,11 @@ mod tests {
         );
         let (mut gone, mut grown) = (0, 0);
         directory.merge(1000, |_| gone += 1, |_| grown += 1);
-        directory.tidy();
+        directory.settle();
         assert_eq!(directory.total(), total);
         assert_eq!(directory.blocks().count(), 1200 - gone);
         assert!(grown > 0 && grown <= 1200 - gone);
-        let memory = directory
-            .blocks()
-            .map(|(_, block)| OVERHEAD + block.first.len());
+        let memory = directory.blocks().map(|(_, block)| block.memory());
         assert_eq!(directory.memory(), memory.sum::<usize>());
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_encoding::count;
-use cairn_encoding::row::RowKey;
+use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::SystemKey;
 use cairn_engine::{Family, LOCAL_REGION};
 
@@ -71,6 +71,11 @@ impl Store {
     /// A collection and its exclusive latch, unless it is gone.
     fn latch_collection(self: &Arc<Self>, metadata_key: &[u8]) -> Result<Option<Latched>> {
         let (index, name) = RowKey::decode_metadata(metadata_key)?.index_and_key();
+        // If there are many young rows, a walk has them drained first. Nobody shall wait for that at the latch.
+        let end = row::prefix_end(metadata_key).unwrap_or_default();
+        for family in [Family::Data, Family::ZsetScore] {
+            drop(self.engine().background_rows(family, metadata_key, &end));
+        }
         let mut request = Request::default();
         request.add(name, Mode::Exclusive);
         let held = self.latches().acquire_blocking(request);
@@ -274,7 +279,7 @@ impl Store {
         for block in &grown {
             put_block(&mut txn, &collection, block);
         }
-        directory.tidy();
+        directory.settle();
         drop(directory);
         if txn.is_clean() {
             return Ok(());
