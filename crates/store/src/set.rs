@@ -2,7 +2,7 @@
 //!
 //! The rows of every set lie in the byte order of their members. So unions, intersections and differences
 //! are merges of sorted walks, and never stand in memory ([`Selection`]). Members picked at random are
-//! found by walking too: every member has the same chance, and a pick costs a walk to it.
+//! found by their rank, and every member has the same chance: see [`crate::ranks`].
 
 mod algebra;
 mod cursor;
