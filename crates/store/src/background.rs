@@ -33,8 +33,10 @@ impl Default for Pace {
     }
 }
 
-/// How often the reclaimer looks whether someone has something for it, and how long it rests after each step.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+/// How often the reclaimer looks whether someone has told of something, how often it looks for flushed databases, and
+/// how long it rests after each step.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(500);
 const A_LITTLE: Duration = Duration::from_millis(20);
 /// How many keys one look for dead versions covers before it rests.
 const RECLAIM_STEP: usize = 1000;
@@ -143,19 +145,22 @@ fn expire(pace: Pace) -> Job {
     })
 }
 
-/// Flushed databases, and what others have told of, are looked for all the time; dead versions, family by family, now
-/// and then.
+/// What others have told of is dealt with at once, flushed databases soon; dead versions are looked for, family by family,
+/// now and then.
 fn reclaim(pace: Pace) -> Job {
     let mut last_look = Instant::now();
+    let mut last_round = Instant::now();
     let mut places: Vec<(Family, Vec<u8>)> = Vec::new();
     Box::new(move |store| {
-        store.reclaim_abandoned()?;
-        store.reclaim_databases()?;
-        store.write_out_when_quiet()?;
         let started = Instant::now();
         if store.reclaim_noted()? {
-            // As much rest as work.
-            return Ok(Next::Rest(started.elapsed().max(A_LITTLE)));
+            return Ok(Next::Rest(A_LITTLE));
+        }
+        if last_round.elapsed() >= BETWEEN_ROUNDS {
+            store.reclaim_abandoned()?;
+            store.reclaim_databases()?;
+            store.write_out_when_quiet()?;
+            last_round = Instant::now();
         }
         if places.is_empty() && last_look.elapsed() >= pace.reclaim_interval {
             places = vec![(Family::ZsetScore, Vec::new()), (Family::Data, Vec::new())];

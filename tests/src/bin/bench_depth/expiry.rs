@@ -87,5 +87,7 @@ fn expiry_rows(trial: &mut Trial) -> usize {
         .map(|line| String::from_utf8_lossy(line.as_bytes().unwrap_or_default()).into_owned())
         .collect();
     let rows = lines.iter().skip_while(|line| !line.starts_with("expiry"));
-    rows.skip(1).filter(|line| !line.trim().is_empty()).count()
+    rows.skip(1)
+        .take_while(|line| !line.trim().is_empty())
+        .count()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_tests::client::Client;
 use cairn_tests::server::Server;
@@ -44,11 +44,7 @@ fn waits(mut client: Client, is_done: &AtomicBool) -> Vec<Duration> {
             _ => vec!["GET", &key],
         };
         waits.push(measure::once(&mut client, &command));
-        let rested = Instant::now();
-        // Sleep is too coarse by far.
-        while rested.elapsed() < REST {
-            thread::yield_now();
-        }
+        thread::sleep(REST);
     }
     waits
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use cairn_tests::client::{Client, Value};
 
 use crate::fill::{self, Kind};
-use crate::measure::{self, Costs, words};
+use crate::measure::{self, words};
 use crate::table::Table;
 use crate::trial::Trial;
 
@@ -54,28 +54,31 @@ const BATCH: u64 = 50;
 /// What has gone through a queue that is still young.
 const YOUNG: u64 = 20_000;
 
-/// A queue that very much goes through. It is compared with a young one, at the beginning and at the end: what the
-/// machine does besides at the one moment or the other is then no matter.
+/// A queue that very much goes through, beside one that is young.
 pub fn run_queue(trial: &mut Trial, table: &mut Table) {
-    let queued = trial.scale.queued;
+    let (queued, rounds, commands) = (trial.scale.queued, trial.scale.rounds, trial.scale.commands);
     let mut client = trial.server.client();
-    pass(&mut client, "queue", YOUNG);
-    let before = costs(trial, &mut client, "queue");
-    pass(&mut client, "queue", queued);
-    let deep = costs(trial, &mut client, "queue");
-    pass(&mut client, "other", YOUNG);
-    let after = costs(trial, &mut client, "other");
-    for (at, what) in ["LPOP", "LRANGE 0 10"].into_iter().enumerate() {
-        let costs = Costs {
-            base: f64::midpoint(before[at], after[at]),
-            deep: deep[at],
-        };
-        table.ratio(
-            &format!("{what} after {queued} through a queue"),
-            costs,
-            2.0,
-        );
-    }
+    pass(&mut client, "old", queued);
+    pass(&mut client, "young", YOUNG);
+    let client = RefCell::new(&mut client);
+    let pop = |name: &'static str| {
+        let client = &client;
+        let (push, pop) = (format!("RPUSH {name} element"), format!("LPOP {name}"));
+        move || measure::prepared(&mut client.borrow_mut(), commands, &push, &pop)
+    };
+    let range = |name: &'static str| {
+        let client = &client;
+        let line = words(&format!("LRANGE {name} 0 10"));
+        move || measure::mean(&mut client.borrow_mut(), commands, |_| line.clone())
+    };
+    let pops = measure::in_turn(rounds, pop("young"), pop("old"));
+    table.ratio(&format!("LPOP after {queued} through a queue"), pops, 2.0);
+    let ranges = measure::in_turn(rounds, range("young"), range("old"));
+    table.ratio(
+        &format!("LRANGE 0 10 after {queued} through a queue"),
+        ranges,
+        2.0,
+    );
 }
 
 /// Lets so many elements through.
@@ -92,19 +95,4 @@ fn pass(client: &mut Client, name: &str, count: u64) {
             assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
         }
     }
-}
-
-/// What LPOP and LRANGE cost.
-fn costs(trial: &Trial, client: &mut Client, name: &str) -> [f64; 2] {
-    let (rounds, commands) = (trial.scale.rounds, trial.scale.commands);
-    let round = |client: &mut Client| {
-        let push = format!("RPUSH {name} {}", "element");
-        let pops = measure::prepared(client, commands, &push, &format!("LPOP {name}"));
-        let range = words(&format!("LRANGE {name} 0 10"));
-        let ranges = measure::mean(client, commands, |_| range.clone());
-        (pops, ranges)
-    };
-    let rounds = (0..rounds).map(|_| round(client));
-    let (pops, ranges) = rounds.unzip::<_, _, Vec<_>, Vec<_>>();
-    [measure::median(pops), measure::median(ranges)]
 }

@@ -48,10 +48,12 @@ fn reclaimed(trial: &mut Trial, table: &mut Table, what: &str, delete: impl FnOn
     delete(trial);
     let deleted = Instant::now();
     let is_low = |disk: u64, peak: u64| disk as f64 <= peak as f64 * LEFT;
-    let mut disk = trial.disk().all();
+    let floor = trial.scale.floor;
+    let measure = |trial: &Trial| trial.disk().all().saturating_sub(floor);
+    let mut disk = measure(trial);
     while !is_low(disk, peak) && deleted.elapsed() < LIMIT {
         thread::sleep(Duration::from_millis(100));
-        disk = trial.disk().all();
+        disk = measure(trial);
         peak = peak.max(disk);
     }
     let took = deleted.elapsed().as_secs_f64();
@@ -102,7 +104,10 @@ pub fn settle(trial: &mut Trial) {
 pub fn run_overwrites(trial: &mut Trial, table: &mut Table) {
     let (many, overwrites) = (trial.scale.many, trial.scale.overwrites);
     fill::collection(&mut trial.client, Kind::Hash, "hash", many);
-    trial.run("DEBUG COMPACT");
+    // As it comes to lie by itself.
+    settle(trial);
+    thread::sleep(Duration::from_secs(7));
+    settle(trial);
     let one = trial.disk().rest;
     let is_done = AtomicBool::new(false);
     let directory = trial.server.dir().to_owned();

@@ -19,6 +19,8 @@ pub struct Scale {
     pub commands: u64,
     /// How long the foreground is measured while nothing else is going on.
     pub quiet: Duration,
+    /// Bytes that may be on the disk however little there was: logs, mostly.
+    pub floor: u64,
     /// What bars about time are multiplied with: the shorter a measurement, the more a busy machine disturbs it.
     pub slack: f64,
 }
@@ -34,6 +36,7 @@ impl Scale {
         rounds: 9,
         commands: 400,
         quiet: Duration::from_secs(5),
+        floor: 0,
         slack: 1.0,
     };
 
@@ -47,6 +50,7 @@ impl Scale {
         rounds: 5,
         commands: 100,
         quiet: Duration::from_millis(1500),
+        floor: 32 << 20,
         slack: 2.5,
     };
 
