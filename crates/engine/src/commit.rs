@@ -75,8 +75,9 @@ impl Commit {
     }
 }
 
-/// How long rows stay young, so that those that change again are written once, and many together.
-const YOUTH: Duration = Duration::from_secs(2);
+/// How long rows stay young while there is room for them, so that those that change again are written once, and many
+/// together; and so that a burst of writes is over before RocksDB wants the processor.
+const YOUTH: Duration = Duration::from_secs(10);
 /// The same while walks come across many of them: the fewer young rows there are, the less a walk carries along.
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.

@@ -601,7 +601,7 @@ impl Engine {
 
     /// Whether there are enough young rows to drain them, however young they are.
     pub(crate) fn is_full_of_young(&self) -> bool {
-        self.young.has_full()
+        self.young.is_half_full()
     }
 
     /// Whether walks have come across young rows since this was last asked.

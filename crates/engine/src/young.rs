@@ -453,8 +453,8 @@ impl Young {
         }
     }
 
-    /// Makes commits visible, all of them at once. True if whoever drains should know: there was nothing to
-    /// drain before, or a generation is full now.
+    /// Makes commits visible, all of them at once. True if whoever drains should have a look: there was nothing
+    /// to drain before, or a generation is full now.
     pub(crate) fn apply(
         &self,
         batches: impl Iterator<Item = Batch>,
@@ -592,9 +592,9 @@ impl Young {
         !self.state.read().has_young()
     }
 
-    /// Whether there is a generation that has grown to its size.
-    pub(crate) fn has_full(&self) -> bool {
-        !self.state.read().full.is_empty()
+    /// Whether so much of the room is taken that a drain should begin.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.state.read().young_bytes() >= self.room / 2
     }
 
     /// Whether there are so many times as many young rows as there is room for.
@@ -673,7 +673,7 @@ mod tests {
             while young.oldest().is_some() {
                 young.drained(&[]);
             }
-            while !young.has_full() {
+            while young.state.read().full.is_empty() {
                 index += 1;
                 put(&young, index, &[0; 1000]);
             }
