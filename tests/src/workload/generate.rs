@@ -201,7 +201,9 @@ impl Generator {
     }
 
     fn on_string(&mut self, key: &[u8], value: &[u8], room: &Room) -> Argv {
-        let is_number = value.len() < 10 && value.first().is_some_and(u8::is_ascii_digit);
+        let digits = std::str::from_utf8(value).ok();
+        let number = digits.and_then(|digits| digits.parse::<u32>().ok());
+        let is_number = number.is_some_and(|number| text(number) == value);
         match self.rng.u8(..16) {
             0..15 if is_number => argv([b"INCRBY", key, &text(self.rng.u16(..))]),
             0..4 if value.len() > room.string => argv([b"GETDEL", key]),
