@@ -27,7 +27,7 @@ pub struct Due {
 }
 
 /// How many index rows are counted, and how many of these are compared with their keys.
-const MOST_COUNTED: usize = 100_000;
+const MOST_COUNTED: usize = 10_000;
 const COMPARED: usize = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
