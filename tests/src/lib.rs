@@ -9,6 +9,7 @@ pub mod client;
 pub mod differential;
 pub mod disk;
 pub mod fault;
+pub mod figures;
 pub mod powercut;
 pub mod script;
 pub mod server;

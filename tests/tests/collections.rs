@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, encode};
+use cairn_tests::figures;
 use cairn_tests::server::Server;
 use cairn_tests::value::Value;
 
@@ -15,14 +16,6 @@ use cairn_tests::value::Value;
 fn number_of_elements() -> usize {
     let given = std::env::var("CAIRN_TEST_ELEMENTS");
     given.map_or(300_000, |text| text.parse().expect("a number of elements"))
-}
-
-/// Resident memory of a process in KiB, by the name that /proc gives it.
-fn memory_kib(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
-        .expect("a number")
 }
 
 fn fill(client: &mut Client, elements: usize) {
@@ -66,7 +59,7 @@ fn drain(server: &Server, command: &str) -> usize {
 /// that one waits and how much memory the server takes.
 fn run_beside_others(server: &Server, command: &str, least_bytes: usize, most_mib: u64) {
     let pid = server.pid().expect("the server runs");
-    let before = memory_kib(pid, "VmRSS:");
+    let before = figures::resident(pid) / 1024;
     let is_done = AtomicBool::new(false);
     let (mut slowest, mut most) = (Duration::ZERO, before);
     thread::scope(|scope| {
@@ -81,7 +74,7 @@ fn run_beside_others(server: &Server, command: &str, least_bytes: usize, most_mi
             let asked = Instant::now();
             assert_eq!(client.line("ECHO x"), Value::bulk("x"));
             slowest = slowest.max(asked.elapsed());
-            most = most.max(memory_kib(pid, "VmRSS:"));
+            most = most.max(figures::resident(pid) / 1024);
             thread::sleep(Duration::from_millis(1));
         }
         let (count, took) = drained.join().expect("a whole reply");

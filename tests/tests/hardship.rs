@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, encode};
 use cairn_tests::disk::SmallDisk;
+use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
 use cairn_tests::value::Value;
 
@@ -17,17 +18,7 @@ fn pid(server: &Server) -> u32 {
 
 /// Resident memory of a process in MiB.
 fn resident_mib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("VmRSS");
-    let kib: u64 = line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .expect("a number");
-    kib / 1024
+    figures::resident(pid) >> 20
 }
 
 #[test]

@@ -33,6 +33,8 @@ mod remains;
 pub mod set;
 mod store;
 pub mod string;
+#[cfg(test)]
+mod testing;
 mod txn;
 mod walks;
 pub mod zset;

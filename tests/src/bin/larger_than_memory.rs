@@ -9,13 +9,13 @@
 //!
 //! Blocks are counted by RocksDB, on the thread that serves the connection which asks (DEBUG BLOCK-READS).
 
-use std::fs;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value};
+use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server};
 use tempfile::TempDir;
 
@@ -194,7 +194,10 @@ impl Trial {
     }
 
     fn check_memory(&mut self, what: &str) {
-        let (resident, most) = (most_resident(&self.server), self.memory * 5 / 4);
+        let (resident, most) = (
+            figures::most_resident(pid(&self.server)),
+            self.memory * 5 / 4,
+        );
         let what = format!("{what}: most resident memory");
         self.check(&what, mebibytes(resident), mebibytes(most), "MiB");
     }
@@ -409,36 +412,19 @@ struct Written {
 
 impl Written {
     fn now(server: &Server) -> Written {
-        let info = server.client().line("INFO storage");
-        let info = String::from_utf8_lossy(info.as_bytes().unwrap_or_default()).into_owned();
+        let mut client = server.client();
+        let mut storage = |field| figures::info(&mut client, "storage", field);
         Written {
-            flushed: number_after(&info, "storage_flushed_bytes:"),
-            compacted: number_after(&info, "storage_compacted_bytes:"),
-            logged: number_after(&info, "storage_logged_bytes:"),
-            by_process: number_after(&process_file(server, "io"), "\nwrite_bytes:"),
+            flushed: storage("storage_flushed_bytes"),
+            compacted: storage("storage_compacted_bytes"),
+            logged: storage("storage_logged_bytes"),
+            by_process: figures::written_to_disk(pid(server)),
         }
     }
 }
 
-/// Bytes of memory that the server took when it took most.
-fn most_resident(server: &Server) -> u64 {
-    number_after(&process_file(server, "status"), "VmHWM:") * 1024
-}
-
-fn process_file(server: &Server, name: &str) -> String {
-    let pid = server.pid().expect("the server runs");
-    fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of /proc")
-}
-
-fn number_after(text: &str, name: &str) -> u64 {
-    let (_, rest) = text.split_once(name).expect("a known name");
-    let digits = rest
-        .trim_start()
-        .split(|c: char| !c.is_ascii_digit())
-        .next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("a number")
+fn pid(server: &Server) -> u32 {
+    server.pid().expect("the server runs")
 }
 
 fn mebibytes(bytes: u64) -> f64 {

@@ -1,23 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
-use cairn_engine::{EngineOptions, SyncMode, SystemTime};
-
 use super::*;
-use crate::{Expiry, StoreOptions, string};
+use crate::testing::open_store;
+use crate::{Expiry, string};
 
 fn open() -> (tempfile::TempDir, Arc<Store>) {
     let directory = tempfile::tempdir().unwrap();
-    let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
-        ranks: Default::default(),
-    };
-    let store = Store::open(directory.path(), options).unwrap();
+    let store = open_store(directory.path());
     (directory, store)
 }
 

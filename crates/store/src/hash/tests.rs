@@ -2,30 +2,14 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
-use cairn_engine::{EngineOptions, SyncMode, SystemTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::{Error, Expiry, Patience, Store, StoreOptions, keys, string};
-
-fn open_store(path: &Path) -> Arc<Store> {
-    let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
-        ranks: Default::default(),
-    };
-    Store::open(path, options).unwrap()
-}
+use crate::testing::open_store;
+use crate::{Error, Expiry, Patience, keys, string};
 
 type Field = &'static str;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -1,31 +1,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cairn_engine::{EngineOptions, SyncMode, SystemTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::edit::Edit;
 use super::*;
-use crate::{Patience, Store, StoreOptions};
-
-fn open_store(path: &std::path::Path) -> Arc<Store> {
-    let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
-        ranks: Default::default(),
-    };
-    Store::open(path, options).unwrap()
-}
+use crate::Patience;
+use crate::testing::open_store;
 
 fn elements(txn: &ReadTxn, name: &[u8]) -> Vec<Vec<u8>> {
     let list = List::open(txn, name).unwrap();

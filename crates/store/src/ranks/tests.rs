@@ -9,12 +9,12 @@ mod picks;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_engine::{Direction, EngineOptions, SyncMode, SystemTime};
+use cairn_engine::Direction;
 use fastrand::Rng;
 
 use super::*;
 use crate::collection::Collection;
-use crate::{Hash, Patience, Set, Store, StoreOptions, WriteTxn, Zset, check, keys};
+use crate::{Hash, Patience, Set, Store, StoreOptions, WriteTxn, Zset, check, keys, testing};
 
 fn options(block: u64, least: u64) -> RankOptions {
     RankOptions {
@@ -26,14 +26,8 @@ fn options(block: u64, least: u64) -> RankOptions {
 
 fn open(path: &Path, ranks: RankOptions) -> Arc<Store> {
     let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
         ranks,
+        ..testing::options()
     };
     Store::open(path, options).unwrap()
 }

@@ -5,24 +5,9 @@ mod model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cairn_engine::{EngineOptions, SyncMode, SystemTime};
-
 use super::*;
-use crate::{Error, Expiry, Patience, Store, StoreOptions, string};
-
-fn open_store(path: &std::path::Path) -> Arc<Store> {
-    let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
-        ranks: Default::default(),
-    };
-    Store::open(path, options).unwrap()
-}
+use crate::testing::open_store;
+use crate::{Error, Expiry, Patience, Store, string};
 
 /// A store, and a transaction that may take its time.
 struct Bench {

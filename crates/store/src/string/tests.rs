@@ -5,27 +5,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_engine::{Direction, EngineOptions, ManualTime, SyncMode};
+use cairn_engine::{Direction, ManualTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::{Error, Hash, Patience, Store, StoreOptions, keys, legacy};
+use crate::{Error, Hash, Patience, Store, StoreOptions, keys, legacy, testing};
 
 const START_MS: u64 = 1_700_000_000_000;
 
 fn open_store(path: &Path) -> (Arc<Store>, Arc<ManualTime>) {
     let time = Arc::new(ManualTime::at_millis(START_MS));
     let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
         time: Box::new(time.clone()),
-        ranks: Default::default(),
+        ..testing::options()
     };
     (Store::open(path, options).unwrap(), time)
 }

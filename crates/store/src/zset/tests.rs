@@ -6,30 +6,15 @@ mod model;
 mod ops;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use cairn_engine::{EngineOptions, SyncMode, SystemTime};
 use proptest::collection::vec;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::{Patience, Store, StoreOptions};
+use crate::Patience;
+use crate::testing::open_store;
 use model::{Model, Models};
 use ops::{KEYS, Question, apply, merge, op, question};
-
-fn open_store(path: &std::path::Path) -> Arc<Store> {
-    let options = StoreOptions {
-        engine: EngineOptions {
-            memory: 64 * 1024 * 1024,
-            ..EngineOptions::default()
-        },
-        sync: SyncMode::No,
-        databases: 1,
-        time: Box::new(SystemTime),
-        ranks: Default::default(),
-    };
-    Store::open(path, options).unwrap()
-}
 
 fn collect(mut rows: Rows, keys: ScoreRows) -> Vec<Scored> {
     let mut all = Vec::new();

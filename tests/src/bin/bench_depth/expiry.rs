@@ -4,12 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_tests::client::Value;
+use cairn_tests::figures;
 
 use crate::fill;
 use crate::foreground;
 use crate::reclaiming::settle;
 use crate::table::Table;
-use crate::trial::{Trial, info};
+use crate::trial::Trial;
 
 /// How long keys may take to go.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -37,7 +38,7 @@ fn due_at_once(trial: &mut Trial, table: &mut Table) {
         // The index row of each goes with it, or, if a compaction was quicker, by itself.
         let mut are_left = || {
             let gone = ["reclaim_deleted_expired_keys", "reclaim_deleted_stale_rows"];
-            let gone = gone.map(|field| info(&mut client, "reclaim", field));
+            let gone = gone.map(|field| figures::info(&mut client, "reclaim", field));
             gone.iter().sum::<u64>() < many
         };
         while are_left() && started.elapsed() < LIMIT * 2 {

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use cairn_tests::figures;
+
 use crate::fill::{self, Kind};
 use crate::measure;
 use crate::table::{Table, megabytes};
@@ -47,10 +49,10 @@ fn in_the_middle(trial: &mut Trial, table: &mut Table) {
     for line in ["LINSERT many BEFORE pivot new", "LREM many 1 pivot"] {
         // What it finds on its way fills caches, which are no part of what is looked for.
         trial.run("LINSERT many BEFORE absent new");
-        let before = trial.resident();
-        trial.forget_most_resident();
+        let before = figures::resident(trial.pid());
+        figures::forget_most_resident(trial.pid());
         trial.run(line);
-        let grown = trial.most_resident().saturating_sub(before);
+        let grown = figures::most_resident(trial.pid()).saturating_sub(before);
         let what = format!(
             "{} in the middle, memory",
             line.split(' ').next().unwrap_or(line)

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use cairn_tests::client::encode;
+use cairn_tests::figures;
 
 use crate::measure::{self, words};
 use crate::table::{Table, megabytes};
@@ -72,9 +73,9 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
 fn far_bit(trial: &mut Trial, table: &mut Table) {
     let one = |trial: &mut Trial| {
         trial.run("DEL far");
-        let before = trial.written();
+        let before = figures::written(trial.pid());
         trial.run("SETBIT far 4294967295 1");
-        trial.written() - before
+        figures::written(trial.pid()) - before
     };
     // What the background writes at the same moment is not meant.
     let least = (0..10).map(|_| one(trial)).min().unwrap_or_default();
@@ -87,8 +88,8 @@ fn streamed(trial: &mut Trial, table: &mut Table) {
     trial.restart();
     trial.run("STRLEN long");
     trial.run("GETRANGE long 0 100000");
-    let before = trial.resident();
-    trial.forget_most_resident();
+    let before = figures::resident(trial.pid());
+    figures::forget_most_resident(trial.pid());
     let mut socket = TcpStream::connect(trial.server.addr()).expect("a connection");
     let mut request = Vec::new();
     encode(&["GET", "long"], &mut request);
@@ -101,7 +102,7 @@ fn streamed(trial: &mut Trial, table: &mut Table) {
         assert!(read > 0, "the reply broke off");
         left -= read;
     }
-    let grown = trial.most_resident().saturating_sub(before);
+    let grown = figures::most_resident(trial.pid()).saturating_sub(before);
     let what = format!("GET of {} MB, memory", trial.scale.string >> 20);
     table.at_most(&what, megabytes(grown), "MB", 8.0);
 }

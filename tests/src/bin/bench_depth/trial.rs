@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cairn_tests::client::{Client, Value};
+use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server};
 use tempfile::TempDir;
 
@@ -57,54 +58,16 @@ impl<'s> Trial<'s> {
     }
 
     pub fn info(&mut self, section: &str, field: &str) -> u64 {
-        info(&mut self.client, section, field)
+        figures::info(&mut self.client, section, field)
     }
 
     pub fn disk(&self) -> Disk {
         Disk::of(self.server.dir())
     }
 
-    /// Bytes of memory that the server takes now.
-    pub fn resident(&self) -> u64 {
-        number_after(&self.process_file("status"), "VmRSS:") * 1024
+    pub fn pid(&self) -> u32 {
+        self.server.pid().expect("the server runs")
     }
-
-    /// The most that it took since [`Trial::forget_most_resident`].
-    pub fn most_resident(&self) -> u64 {
-        number_after(&self.process_file("status"), "VmHWM:") * 1024
-    }
-
-    pub fn forget_most_resident(&self) {
-        let pid = self.server.pid().expect("the server runs");
-        fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("a file of /proc");
-    }
-
-    /// Bytes that the server has written to files and sockets.
-    pub fn written(&self) -> u64 {
-        number_after(&self.process_file("io"), "wchar:")
-    }
-
-    fn process_file(&self, name: &str) -> String {
-        let pid = self.server.pid().expect("the server runs");
-        fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of /proc")
-    }
-}
-
-pub fn info(client: &mut Client, section: &str, field: &str) -> u64 {
-    let report = client.command(&["INFO", section]);
-    let report = String::from_utf8_lossy(report.as_bytes().unwrap_or_default()).into_owned();
-    number_after(&report, &format!("{field}:"))
-}
-
-fn number_after(text: &str, name: &str) -> u64 {
-    let (_, rest) = text.split_once(name).expect("a known name");
-    let digits = rest
-        .trim_start()
-        .split(|c: char| !c.is_ascii_digit())
-        .next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("a number")
 }
 
 /// What the server's files take.
