@@ -13,11 +13,15 @@ pub struct Batch {
     rows: Table,
     /// How many rows of each family there are.
     counts: [usize; Family::COUNT],
-    /// What the rows changed since the savepoint were before, the latest change last.
+    /// What the rows changed since the savepoint, or since the beginning of the unit, were before, the latest
+    /// change last.
     undo: Vec<Before>,
     savepoint: Savepoint,
+    /// How much of `undo` is older than the savepoint: the commands of a unit that came before.
+    undo_at_savepoint: usize,
     bytes: usize,
     bytes_at_savepoint: usize,
+    bytes_at_unit: usize,
 }
 
 /// What the batch had to say of a row before it was changed.
@@ -111,6 +115,36 @@ impl Batch {
         };
         self.bytes_at_savepoint = self.bytes;
         self.undo.clear();
+        self.undo_at_savepoint = 0;
+    }
+
+    /// The same for several commands that can be undone together: [`Batch::rollback_unit`]. Each of them can
+    /// be undone by itself after a [`Batch::savepoint_in_unit`].
+    pub fn begin_unit(&mut self) {
+        self.savepoint();
+        self.savepoint = Savepoint::Changes;
+        self.bytes_at_unit = self.bytes;
+    }
+
+    pub fn savepoint_in_unit(&mut self) {
+        self.undo_at_savepoint = self.undo.len();
+        self.bytes_at_savepoint = self.bytes;
+    }
+
+    /// Takes back every change since the unit began.
+    pub fn rollback_unit(&mut self) {
+        self.undo_at_savepoint = 0;
+        self.bytes_at_savepoint = self.bytes_at_unit;
+        self.rollback();
+    }
+
+    /// The rows that were changed since the last savepoint, or if it is a unit since that began; some more than
+    /// once.
+    pub fn changed(&self) -> impl Iterator<Item = (Family, &[u8])> {
+        let all = (self.savepoint != Savepoint::Changes).then(|| self.rows());
+        let remembered = self.undo.iter().map(|before| &before.changed);
+        let rows = all.into_iter().flatten().chain(remembered);
+        rows.map(|row| (row.family(), row.key()))
     }
 
     /// Takes back every change since the last savepoint.
@@ -120,11 +154,12 @@ impl Batch {
             self.counts = [0; Family::COUNT];
         }
         self.bytes = self.bytes_at_savepoint;
-        while let Some(Before {
-            hash,
-            changed,
-            before,
-        }) = self.undo.pop()
+        while self.undo.len() > self.undo_at_savepoint
+            && let Some(Before {
+                hash,
+                changed,
+                before,
+            }) = self.undo.pop()
         {
             match before {
                 Some(row) => {
@@ -204,6 +239,33 @@ mod tests {
         batch.put(Family::Data, b"b", *b"2");
         batch.rollback();
         assert_eq!(batch.len(), 1);
+    }
+
+    #[test]
+    fn a_unit_is_taken_back_as_a_whole_or_by_command() {
+        for before in [0, 1] {
+            let mut batch = Batch::new();
+            for number in 0..before {
+                batch.put(Family::Data, &[number], *b"before");
+            }
+            let (kept, bytes) = (changes(&batch), batch.bytes());
+            batch.begin_unit();
+            batch.savepoint_in_unit();
+            batch.put(Family::Data, b"a", *b"1");
+            batch.put(Family::Data, &[0], *b"changed");
+            let first = changes(&batch);
+            batch.savepoint_in_unit();
+            batch.put(Family::Data, b"a", *b"2");
+            batch.delete(Family::Expiry, b"b");
+            batch.rollback();
+            assert_eq!(changes(&batch), first);
+            let changed: Vec<&[u8]> = batch.changed().map(|(_, key)| key).collect();
+            assert_eq!(changed, [&b"a"[..], &[0]]);
+            batch.rollback_unit();
+            assert_eq!(changes(&batch), kept);
+            assert_eq!(batch.bytes(), bytes);
+            assert_eq!(batch.changed().count(), 0);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::command::{self, Command};
+use crate::outbox::Outbox;
 
 /// One connection, as the rest of the server sees it. Its own task writes here; anyone may read.
 pub struct Client {
@@ -25,6 +26,7 @@ pub struct Client {
     pub no_evict: AtomicBool,
     pub input: Buffer,
     pub output: Buffer,
+    pub outbox: Outbox,
     /// Milliseconds since `connected` at the last command.
     last_active_ms: AtomicU64,
     /// The number of the last command; `NO_COMMAND` before the first.
@@ -232,6 +234,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             input: Buffer::default(),
             output: Buffer::default(),
+            outbox: Outbox::default(),
             last_active_ms: AtomicU64::new(0),
             last_command: AtomicUsize::new(NO_COMMAND),
             is_blocked: AtomicBool::new(false),

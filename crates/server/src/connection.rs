@@ -5,6 +5,8 @@
 //! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
+mod running;
+
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,9 +22,10 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::client::Entered;
-use crate::command::{self, Args, Command, Flag, Handler};
+use crate::command::{self, Args, Command, Flag};
 use crate::session::{Replies, Session};
-use crate::turn::{self, Call, Outcome, Step, Worker};
+use crate::transaction::Queue;
+use crate::turn::{self, Outcome, Worker};
 
 /// Room made for each read.
 const READ_SIZE: usize = 16 * 1024;
@@ -281,7 +284,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // A large argument is read in large pieces, but memory is taken only as its bytes arrive.
         let room = need.clamp(READ_SIZE, self.input.len().max(READ_SIZE));
         self.input.reserve(room);
-        let count = self.stream.read_buf(&mut self.input).await?;
+        let count = if self.session.listens {
+            match self.read_or_hear().await? {
+                Some(count) => count,
+                // It is sent before the next read.
+                None => return Ok(()),
+            }
+        } else {
+            self.stream.read_buf(&mut self.input).await?
+        };
         if count == 0 {
             return Err(Gone);
         }
@@ -290,6 +301,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.unparsed = self.input.len();
         self.session.client.touch(self.resumed);
         self.check_input()
+    }
+
+    /// Reads; none if there is something to send before.
+    async fn read_or_hear(&mut self) -> Result<Option<usize>, Gone> {
+        let client = self.session.client.clone();
+        let read = self.stream.read_buf(&mut self.input);
+        tokio::select! {
+            biased;
+            () = std::future::poll_fn(|context| client.outbox.poll_some(context)) => Ok(None),
+            count = read => Ok(Some(count?)),
+        }
     }
 
     fn count_read(&self, count: usize) {
@@ -328,6 +350,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Commits what the gulp changed and sends its replies.
     async fn flush(&mut self) -> Result<(), Gone> {
         self.settle().await;
+        if self.session.listens {
+            self.session.client.outbox.take_into(&mut self.output);
+        }
         if self.output.is_empty() {
             return Ok(());
         }
@@ -391,20 +416,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         written
     }
 
-    /// Takes what the client has sent, up to the limit. What is read is always kept.
-    fn read_ahead(&mut self, context: &mut Context<'_>, allowed: usize) {
+    /// Takes what the client has sent, up to the limit. What is read is always kept. True if there will be no more;
+    /// that will be met again by the next read.
+    fn read_ahead(&mut self, context: &mut Context<'_>, allowed: usize) -> bool {
         let mut piece = [0; READ_SIZE];
         while self.waiting_input() < allowed {
             let mut buffer = ReadBuf::new(&mut piece);
             let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
             let read_bytes = buffer.filled();
-            // The end of the input, and errors, will be met again by the next read.
-            if read.is_pending() || read_bytes.is_empty() {
-                return;
+            if read.is_pending() {
+                return false;
+            }
+            if read_bytes.is_empty() {
+                return true;
             }
             self.ahead.extend_from_slice(read_bytes);
             self.count_read(read_bytes.len());
         }
+        false
+    }
+
+    /// Whether the client has gone, while it waits for something else.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Gone> {
+        let has_ended = self.read_ahead(context, READ_AHEAD);
+        if has_ended || self.check_input().is_err() {
+            return Poll::Ready(Gone);
+        }
+        Poll::Pending
     }
 
     /// Waits until everything that the gulp depends on is committed. Where that failed, the replies that
@@ -451,15 +489,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.reply_start = self.output.len();
         match self.admit(&args) {
             Err(error) => {
+                if let Some(queue) = &mut self.session.queue {
+                    queue.is_aborted = true;
+                }
                 if let Some(command) = command::named(&args) {
                     self.session.server.stats.rejected(command);
                 }
                 self.write_reply(error_reply(error))?;
                 self.count_error();
             }
+            Ok(command) if self.session.queue.is_some() && !command.runs_at_once() => {
+                let queue = self.session.queue.get_or_insert_default();
+                queue.push(command, &args);
+                self.write_reply(Reply::Simple("QUEUED"))?;
+            }
             Ok(command) => {
-                if self.session.server.pause.holds(command) {
-                    self.wait_for_pause(command).await?;
+                let writes = self.session.queue.as_ref().is_some_and(Queue::writes);
+                if self.session.server.pause.holds(command, writes) {
+                    self.wait_for_pause(command, writes).await?;
                 }
                 let sends = self.sends;
                 self.execute(command, args).await?;
@@ -493,12 +540,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Takes the replies so far off the client's mind, and waits.
-    async fn wait_for_pause(&mut self, command: &'static Command) -> Result<(), Gone> {
+    async fn wait_for_pause(
+        &mut self,
+        command: &'static Command,
+        writes: bool,
+    ) -> Result<(), Gone> {
         self.flush().await?;
         let (server, client) = (self.session.server.clone(), self.session.client.clone());
         client.runs(command);
         let _blocked = client.block();
-        server.pause.wait(command).await;
+        server.pause.wait(command, writes).await;
         self.resumed = Instant::now();
         Ok(())
     }
@@ -536,6 +587,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         self.guard(command)?;
+        if self.session.queue.is_some() && command.has(Flag::NoMulti) {
+            return Err(Error::fixed("ERR Command not allowed inside a transaction"));
+        }
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
         }
@@ -555,129 +609,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Error::fixed("NOAUTH Authentication required."));
         }
         Ok(())
-    }
-
-    async fn execute(&mut self, command: &'static Command, args: Args<'_>) -> Result<(), Gone> {
-        self.session.client.runs(command);
-        match command.handler {
-            Handler::Session(handler) => {
-                let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
-                if let Some(pause) = self.session.sleeps.take() {
-                    self.settle().await;
-                    let client = self.session.client.clone();
-                    let _busy = client.work();
-                    tokio::time::sleep(pause).await;
-                }
-                self.write_reply(reply)
-            }
-            Handler::Admin(handler) => {
-                self.settle().await;
-                let (server, client) = (self.session.server.clone(), self.session.client.clone());
-                let _busy = client.work();
-                let owned = OwnedArgs::new(&args);
-                let reply = blocking(move || {
-                    owned.with(|args| handler(&server, args).unwrap_or_else(error_reply))
-                })
-                .await?;
-                self.write_reply(reply)
-            }
-            Handler::Container => self.write_reply(Reply::Null),
-            _ => {
-                let call = Call {
-                    command,
-                    args,
-                    database: self.session.database,
-                    protocol: self.session.protocol,
-                };
-                self.run_in_turn(&call).await
-            }
-        }
-    }
-
-    async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
-        let mut waits = 0;
-        loop {
-            let before = self.output.len();
-            match self.worker.run(call, &mut self.output) {
-                Step::Done => {
-                    if let Some(outcome) = self.worker.outcome() {
-                        let place = Some(before..self.output.len());
-                        self.gulp.pending.push(PendingReply { place, outcome });
-                    }
-                    return Ok(());
-                }
-                Step::Broken(error) => {
-                    tracing::error!("{error}");
-                    return Err(Gone);
-                }
-                Step::NeedsLatches(_)
-                    if self.worker.has_unfinished() && waits < MOST_WAITS_FOR_COMMITS =>
-                {
-                    waits += 1;
-                    self.settle().await;
-                    self.worker.commit_finished().await;
-                }
-                Step::NeedsLatches(request) => {
-                    // What this connection wrote must be there when it is read without a latch.
-                    self.leave_turn().await;
-                    let latches = self.session.server.store.latches().clone();
-                    let client = self.session.client.clone();
-                    let _busy = client.work();
-                    let held = latches.acquire(request).await;
-                    self.worker.adopt(held);
-                }
-                Step::Streaming(rest) => {
-                    let outcome = self.worker.outcome();
-                    let head = self.output.split_off(before);
-                    self.leave_turn().await;
-                    if let Some(outcome) = outcome
-                        && let Err(reason) = outcome.wait().await
-                    {
-                        return self.write_reply(Reply::error(format!("ERR {reason}")));
-                    }
-                    self.output.extend_from_slice(&head);
-                    return self.stream_rest(rest).await;
-                }
-                Step::TooLong => {
-                    self.leave_turn().await;
-                    return self.run_long(call).await;
-                }
-            }
-        }
-    }
-
-    /// Ends the turn now, and waits for its commit.
-    async fn leave_turn(&mut self) {
-        self.worker.end_turn();
-        self.settle().await;
-    }
-
-    async fn run_long(&mut self, call: &Call<'_>) -> Result<(), Gone> {
-        let client = self.session.client.clone();
-        let _busy = client.work();
-        let store = self.session.server.store.clone();
-        let latches = store.latches().clone();
-        let held = latches.acquire(call.request()).await;
-        let owned = OwnedArgs::new(&call.args);
-        let (command, database, protocol) = (call.command, call.database, call.protocol);
-        let result = blocking(move || {
-            owned.with(|args| {
-                let call = Call {
-                    command,
-                    args: *args,
-                    database,
-                    protocol,
-                };
-                turn::run_long(&store, &call, held)
-            })
-        })
-        .await?;
-        let (head, rest) = result.map_err(|_| Gone)?;
-        self.output.extend_from_slice(&head);
-        match rest {
-            Some(rest) => self.stream_rest(rest).await,
-            None => Ok(()),
-        }
     }
 
     /// Sends a long reply piece by piece, as fast as the client takes it.
@@ -715,25 +646,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 fn error_reply(error: Error) -> Reply {
     Reply::error(turn::error_text(&error))
-}
-
-/// Runs on a thread that may take its time.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Gone> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Gone)
-}
-
-/// Arguments that outlive the connection's buffer.
-struct OwnedArgs(Vec<Vec<u8>>);
-
-impl OwnedArgs {
-    fn new(args: &Args<'_>) -> Self {
-        OwnedArgs(args.iter().map(|word| word.to_vec()).collect())
-    }
-
-    fn with<T>(&self, f: impl FnOnce(&Args<'_>) -> T) -> T {
-        let words: Vec<&[u8]> = self.0.iter().map(Vec::as_slice).collect();
-        f(&Args::new(&words))
-    }
 }
 
 /// A client from elsewhere is told this while there is no password: Redis' words, which tools look for.

@@ -1,6 +1,7 @@
 //! Cairn: Redis' protocol and data types over an LSM tree.
 
 mod address;
+mod blocked;
 mod cli;
 mod client;
 mod command;
@@ -11,12 +12,18 @@ mod housekeeping;
 pub mod in_process;
 mod info;
 mod inspect;
+mod interest;
 mod listener;
+mod outbox;
 mod pause;
 mod server;
 mod session;
 mod space;
 mod stats;
+mod tracking;
+mod transaction;
 mod turn;
+mod unit;
+mod watches;
 
 pub use cli::main;

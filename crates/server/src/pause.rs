@@ -21,10 +21,10 @@ struct Paused {
 }
 
 impl Paused {
-    fn holds(&self, command: &Command) -> bool {
+    fn holds(&self, command: &Command, writes: bool) -> bool {
         let is_concerned = match self.mode {
             Mode::Everything => true,
-            Mode::Writes => command.is_write() || command.has(Flag::MayReplicate),
+            Mode::Writes => writes || command.is_write() || command.has(Flag::MayReplicate),
         };
         is_concerned && Instant::now() < self.until
     }
@@ -71,21 +71,22 @@ impl Pause {
         self.paused.send_replace(None);
     }
 
-    /// Whether the command has to wait.
-    pub fn holds(&self, command: &Command) -> bool {
+    /// Whether the command has to wait. It may write because of what was queued for it.
+    #[inline]
+    pub fn holds(&self, command: &Command, writes: bool) -> bool {
         if !self.is_on.load(Ordering::Relaxed) {
             return false;
         }
         let paused = *self.paused.borrow();
-        paused.is_some_and(|paused| paused.holds(command))
+        paused.is_some_and(|paused| paused.holds(command, writes))
     }
 
     /// Waits until the command may run.
-    pub async fn wait(&self, command: &Command) {
+    pub async fn wait(&self, command: &Command, writes: bool) {
         let mut changes = self.paused.subscribe();
         loop {
             let paused = *changes.borrow_and_update();
-            let Some(paused) = paused.filter(|paused| paused.holds(command)) else {
+            let Some(paused) = paused.filter(|paused| paused.holds(command, writes)) else {
                 return;
             };
             // A change that cannot come, because the server is gone, ends the wait like any other.
@@ -106,16 +107,19 @@ mod tests {
     fn writes_wait_or_everything_does() {
         let (get, set) = (find(b"get").unwrap(), find(b"set").unwrap());
         let pause = Pause::default();
-        assert!(!pause.holds(set));
+        assert!(!pause.holds(set, false));
         let later = Instant::now() + Duration::from_secs(60);
         pause.start(Mode::Writes, later);
-        assert!(pause.holds(set) && !pause.holds(get));
+        assert!(pause.holds(set, false) && !pause.holds(get, false));
         pause.start(Mode::Everything, Instant::now());
-        assert!(pause.holds(set) && pause.holds(get), "a pause only grows");
+        assert!(
+            pause.holds(set, false) && pause.holds(get, false),
+            "a pause only grows"
+        );
         pause.end();
-        assert!(!pause.holds(set));
+        assert!(!pause.holds(set, false));
         pause.start(Mode::Everything, Instant::now());
-        assert!(!pause.holds(set), "its time is over");
+        assert!(!pause.holds(set, false), "its time is over");
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
         let pause = Pause::default();
         runtime.block_on(async {
             pause.start(Mode::Writes, Instant::now() + Duration::from_secs(60));
-            let waiting = pause.wait(set);
+            let waiting = pause.wait(set, false);
             let ending = async {
                 tokio::task::yield_now().await;
                 pause.end();
@@ -138,7 +142,7 @@ mod tests {
                 .await
                 .unwrap();
             pause.start(Mode::Writes, Instant::now() + Duration::from_millis(5));
-            pause.wait(set).await;
+            pause.wait(set, false).await;
         });
     }
 }

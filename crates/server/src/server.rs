@@ -8,10 +8,14 @@ use cairn_store::Store;
 use tokio::sync::watch;
 
 use crate::address::Moves;
+use crate::blocked::Blocked;
 use crate::client::Clients;
 use crate::config::{Config, Live, Settings};
+use crate::interest::Interest;
 use crate::pause::Pause;
 use crate::stats::Stats;
+use crate::tracking::Tracking;
+use crate::watches::Watches;
 
 pub struct Server {
     pub store: Arc<Store>,
@@ -20,6 +24,11 @@ pub struct Server {
     pub live: Live,
     pub clients: Arc<Clients>,
     pub pause: Pause,
+    /// How many want to know which keys commands change: see the three that follow.
+    pub interest: Arc<Interest>,
+    pub watches: Arc<Watches>,
+    pub blocked: Arc<Blocked>,
+    pub tracking: Tracking,
     pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
@@ -35,6 +44,7 @@ pub struct Server {
 impl Server {
     pub fn new(store: Arc<Store>, settings: Settings) -> Server {
         let live = Live::new(store.max_value_len().clone());
+        let interest: Arc<Interest> = Arc::default();
         Server {
             store,
             config: Config::new(&settings, &live),
@@ -42,6 +52,10 @@ impl Server {
             live,
             clients: Arc::default(),
             pause: Pause::default(),
+            watches: Arc::new(Watches::new(interest.clone())),
+            blocked: Arc::new(Blocked::new(interest.clone())),
+            tracking: Tracking::default(),
+            interest,
             moves: Moves::default(),
             stats: Stats::default(),
             started: Instant::now(),

@@ -9,6 +9,8 @@ use cairn_resp::Protocol;
 use crate::client::Client;
 use crate::config::is_local;
 use crate::server::Server;
+use crate::transaction::Queue;
+use crate::watches::Watch;
 
 /// Whether replies are sent: CLIENT REPLY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +34,11 @@ pub struct Session {
     pub closes: bool,
     /// Let the connection wait before it goes on: DEBUG SLEEP.
     pub sleeps: Option<Duration>,
+    /// Something may come into its outbox.
+    pub listens: bool,
+    /// The commands since MULTI.
+    pub queue: Option<Queue>,
+    pub watch: Option<Watch>,
 }
 
 impl Session {
@@ -46,6 +53,9 @@ impl Session {
             replies: Replies::On,
             closes: false,
             sleeps: None,
+            listens: false,
+            queue: None,
+            watch: None,
         }
     }
 
@@ -91,6 +101,8 @@ impl Session {
         self.is_authenticated = !has_password(&self.server);
         self.replies = Replies::On;
         self.client.name.lock().clear();
+        self.queue = None;
+        self.watch = None;
     }
 }
 

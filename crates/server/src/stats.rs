@@ -119,6 +119,12 @@ impl Stats {
     }
 
     /// A command was known, and refused.
+    /// The same for a command inside of another, with the text of its error if it has failed.
+    pub fn counted(&self, command: &Command, took: Duration, error: Option<&[u8]>) {
+        error.into_iter().for_each(|text| self.error(text));
+        self.ran(command, took, error.is_some(), false);
+    }
+
     pub fn rejected(&self, command: &Command) {
         let shard = &self.commands[shard()][command.number()];
         shard.rejected.fetch_add(1, Ordering::Relaxed);

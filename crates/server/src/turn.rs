@@ -15,12 +15,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use cairn_engine::EngineError;
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{Begun, Error, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn};
 use tokio::sync::Notify;
 
-use crate::command::{Args, Command, Handler};
+use crate::blocked::Served;
+use crate::command::{Args, Blocking, Command, Handler};
+use crate::interest;
 use crate::server::Server;
+use crate::session::Session;
+use crate::unit::{Scope, Unit};
 
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
@@ -38,6 +43,8 @@ pub struct Worker {
 struct Turn {
     txn: WriteTxn,
     held: Held,
+    /// Clients that waited for what was changed, and get their replies with the commit.
+    served: Vec<Served>,
     outcome: Rc<Outcome>,
     /// Its end is scheduled.
     is_open: bool,
@@ -82,6 +89,10 @@ pub enum Step {
     NeedsLatches(Request),
     /// It has been undone and needs a thread of its own: there is much to do.
     TooLong,
+    /// A unit met a latch that it did not ask for and cannot have. It has been undone, and is to run alone.
+    Alone,
+    /// There is nothing for it yet, and the latches of its keys are held until the turn ends.
+    Waits(Blocking),
     /// The reply broke off: the connection cannot go on.
     Broken(StreamError),
 }
@@ -92,6 +103,7 @@ pub struct Call<'a> {
     pub args: Args<'a>,
     pub database: u32,
     pub protocol: Protocol,
+    pub client: u64,
 }
 
 impl Call<'_> {
@@ -122,6 +134,7 @@ impl Worker {
         let turn = Turn {
             txn: WriteTxn::new(server.store.clone(), Patience::Short),
             held: server.store.latches().none(),
+            served: Vec::new(),
             outcome: Rc::default(),
             is_open: false,
         };
@@ -189,9 +202,75 @@ impl Worker {
                 if result.is_err() {
                     turn.txn.undo();
                 }
+                let step = finish(call, result, out);
+                self.attend(turn, call.client);
+                step
+            }
+            Handler::Blocking(blocking) => {
+                let result = (blocking.attempt)(&mut turn.txn, &call.args, None);
+                if result.is_err() {
+                    turn.txn.undo();
+                }
+                let Some(result) = result.transpose() else {
+                    return Step::Waits(blocking);
+                };
+                let step = finish(call, result, out);
+                self.attend(turn, call.client);
+                step
+            }
+            Handler::Effect(handler) => {
+                let result = handler(&self.server, &mut turn.txn, &call.args);
                 finish(call, result, out)
             }
-            Handler::Session(_) | Handler::Admin(_) | Handler::Container => Step::Done,
+            Handler::Unit(_) | Handler::Session(_) | Handler::Admin(_) | Handler::Container => {
+                Step::Done
+            }
+        }
+    }
+
+    /// Runs a unit over the current turn, and appends its reply to `out`. The latches it needs are these.
+    pub fn run_unit(
+        self: &Rc<Self>,
+        unit: &mut dyn Unit,
+        session: &mut Session,
+        request: &Request,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let mut turn = self.turn.borrow_mut();
+        let turn = &mut *turn;
+        if !turn.held.try_extend(request) {
+            return Step::NeedsLatches(request.clone());
+        }
+        turn.txn.mark_unit(session.database);
+        turn.txn.sample_time();
+        self.open(turn);
+        let (txn, held) = (&mut turn.txn, &mut turn.held);
+        match start_unit(unit, session, txn, held, out) {
+            Ok(()) => {
+                self.attend(turn, session.client.id);
+                Step::Done
+            }
+            Err(Error::TooLong) => Step::TooLong,
+            Err(Error::Unlatched) => Step::Alone,
+            Err(error) => {
+                Writer::new(out, session.protocol).error(error_text(&error));
+                Step::Done
+            }
+        }
+    }
+
+    /// Tells those whom it concerns what has been changed.
+    #[inline]
+    fn attend(&self, turn: &mut Turn, client: u64) {
+        if self.server.interest.is_any() {
+            let (txn, held, served) = (&mut turn.txn, &mut turn.held, &mut turn.served);
+            report(interest::attend(
+                &self.server,
+                txn,
+                held,
+                Some(client),
+                served,
+            ));
         }
     }
 
@@ -246,6 +325,7 @@ impl Worker {
         let mut turn = self.turn.borrow_mut();
         turn.is_open = false;
         let outcome = std::mem::take(&mut turn.outcome);
+        let served = std::mem::take(&mut turn.served);
         if turn.txn.is_clean() {
             turn.held.let_go();
             outcome.settle(Ok(()));
@@ -255,7 +335,7 @@ impl Worker {
         match self.store().begin_commit(&mut turn.txn) {
             Begun::Done(result) => {
                 turn.held.let_go();
-                outcome.settle(result.map_err(|error| error.to_string()));
+                settle(&outcome, served, result);
             }
             Begun::Pending(commit) => {
                 let none = self.store().latches().none();
@@ -265,12 +345,48 @@ impl Worker {
                 tokio::task::spawn_local(async move {
                     let result = commit.finish(worker.store()).await;
                     drop(held);
-                    outcome.settle(result.map_err(|error| error.to_string()));
+                    settle(&outcome, served, result);
                     worker.unfinished.set(worker.unfinished.get() - 1);
                     worker.finished.notify_waiters();
                 });
             }
         }
+    }
+}
+
+fn settle(outcome: &Outcome, served: Vec<Served>, result: Result<(), EngineError>) {
+    let result = result.map_err(|error| error.to_string());
+    served.into_iter().for_each(|served| served.settle(&result));
+    outcome.settle(result);
+}
+
+/// Starts a unit. If it breaks off, by a panic too, nothing of it is left.
+fn start_unit(
+    unit: &mut dyn Unit,
+    session: &mut Session,
+    txn: &mut WriteTxn,
+    held: &mut Held,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let (before, database) = (out.len(), session.database);
+    let mut scope = Scope { session, txn, held };
+    let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
+    let result = result.unwrap_or_else(|_| {
+        tracing::error!("a transaction or script panicked, and was undone");
+        Err(Error::fixed("ERR internal error: see the server's log"))
+    });
+    if result.is_err() {
+        txn.undo_unit();
+        out.truncate(before);
+        session.select(database);
+    }
+    result
+}
+
+/// What cannot be told to those it concerns, because the storage fails, is told to the log.
+fn report(result: Result<()>) {
+    if let Err(error) = result {
+        tracing::error!("those who wait for keys could not be told: {error}");
     }
 }
 
@@ -313,11 +429,11 @@ pub type LongReply = (Vec<u8>, Option<Box<dyn ReplyStream>>);
 /// Runs a long command to its end on the thread of its own it needs: latches are held, nothing else is
 /// under way. The reply's head is returned, and what is left of it as a stream.
 pub fn run_long(
-    store: &Arc<Store>,
+    server: &Server,
     call: &Call<'_>,
-    _held: Held,
+    mut held: Held,
 ) -> Result<LongReply, StreamError> {
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
     txn.begin(call.database);
     let mut out = Vec::new();
     let step = match call.command.handler {
@@ -329,17 +445,73 @@ pub fn run_long(
         Handler::Write(handler) | Handler::Exclusive(handler) => {
             let mut result = handler(&mut txn, &call.args);
             if result.is_ok()
-                && let Err(error) = store.commit_blocking(&mut txn)
+                && let Err(error) = commit_long(server, &mut txn, &mut held, call.client)
             {
                 result = Err(error);
             }
             finish(call, result, &mut out)
         }
-        Handler::Session(_) | Handler::Admin(_) | Handler::Container => Step::Done,
+        // None of these does much.
+        Handler::Blocking(_)
+        | Handler::Effect(_)
+        | Handler::Unit(_)
+        | Handler::Session(_)
+        | Handler::Admin(_)
+        | Handler::Container => Step::Done,
     };
     match step {
         Step::Streaming(rest) => Ok((out, Some(rest))),
         Step::Broken(error) => Err(error),
         _ => Ok((out, None)),
     }
+}
+
+/// The same for a unit, which may turn out to need more than it holds.
+pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Vec<u8> {
+    let server = session.server.clone();
+    let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
+    let mut out = Vec::new();
+    let mut held = held;
+    let result = loop {
+        txn.mark_unit(session.database);
+        txn.sample_time();
+        match start_unit(unit, session, &mut txn, &mut held, &mut out) {
+            Err(Error::Unlatched) => {
+                held.let_go();
+                held = server
+                    .store
+                    .latches()
+                    .acquire_blocking(Request::everything());
+            }
+            result => break result,
+        }
+    };
+    let result = result.and_then(|()| commit_long(&server, &mut txn, &mut held, session.client.id));
+    if let Err(error) = result {
+        out.clear();
+        Writer::new(&mut out, session.protocol).error(error_text(&error));
+    }
+    out
+}
+
+/// Commits what has been done on a thread that may block.
+fn commit_long(server: &Server, txn: &mut WriteTxn, held: &mut Held, client: u64) -> Result<()> {
+    let mut served = Vec::new();
+    if server.interest.is_any() {
+        report(interest::attend(
+            server,
+            txn,
+            held,
+            Some(client),
+            &mut served,
+        ));
+    }
+    let result = server.store.commit_blocking(txn);
+    held.let_go();
+    let told = match &result {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    served.into_iter().for_each(|served| served.settle(&told));
+    result
 }

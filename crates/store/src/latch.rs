@@ -81,6 +81,18 @@ impl Request {
         self.is_sorted = false;
     }
 
+    /// Wants what the other does, too.
+    pub fn join(&mut self, other: Request) {
+        self.wanted.extend(other.wanted);
+        self.is_sorted = false;
+    }
+
+    /// The same request with each latch once: worth it for one that was joined from many.
+    pub fn sorted(mut self) -> Request {
+        self.sort();
+        self
+    }
+
     /// Each latch once, in the stronger of the modes asked for, in the order of the names.
     fn sort(&mut self) {
         if !self.is_sorted {

@@ -32,23 +32,28 @@ pub(crate) struct DeadVersion {
 pub(crate) struct Remains {
     orphans: Orphans,
     large: Vec<DeadVersion>,
-    /// The same before the current command.
-    orphans_before: Orphans,
-    large_before: usize,
+}
+
+/// How much there was at a moment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RemainsMark {
+    orphans: Orphans,
+    large: usize,
 }
 
 impl Remains {
-    /// A command begins.
     #[inline]
-    pub(crate) fn mark(&mut self) {
-        self.orphans_before = self.orphans;
-        self.large_before = self.large.len();
+    pub(crate) fn mark(&self) -> RemainsMark {
+        RemainsMark {
+            orphans: self.orphans,
+            large: self.large.len(),
+        }
     }
 
-    /// The command is taken back.
-    pub(crate) fn undo(&mut self) {
-        self.orphans = self.orphans_before;
-        self.large.truncate(self.large_before);
+    /// What came since is taken back.
+    pub(crate) fn undo(&mut self, mark: RemainsMark) {
+        self.orphans = mark.orphans;
+        self.large.truncate(mark.large);
     }
 
     /// What the key held is dead as a whole.

@@ -8,12 +8,13 @@ use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row;
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_engine::{
-    Clock, Commit, Committer, Engine, EngineError, EngineOptions, Expected, Family, LOCAL_REGION,
-    LocalCommitter, SyncMode, TimeSource,
+    Batch, Clock, Commit, Committer, Engine, EngineError, EngineOptions, Expected, Family,
+    LOCAL_REGION, LocalCommitter, SyncMode, TimeSource,
 };
 
 use crate::count::Counts;
 use crate::databases::{self, Databases};
+use crate::effects::{Effect, Listeners};
 use crate::error::{Error, Result};
 use crate::expirer::Expirer;
 use crate::fresh::StagingRow;
@@ -54,6 +55,7 @@ pub struct Store {
     max_value_len: Arc<AtomicUsize>,
     memory: usize,
     disk_is_full: AtomicBool,
+    listeners: Listeners,
 }
 
 impl Store {
@@ -91,6 +93,7 @@ impl Store {
             max_value_len: Arc::new(AtomicUsize::new(MAX_VALUE_LEN)),
             memory: options.engine.memory,
             disk_is_full: AtomicBool::new(false),
+            listeners: Listeners::default(),
         });
         if !missing.is_empty() {
             let mut txn = WriteTxn::new(store.clone(), Patience::Long);
@@ -143,6 +146,12 @@ impl Store {
             return Err(Error::DISK_FULL);
         }
         Ok(())
+    }
+
+    /// Who wants to know of changes.
+    #[inline]
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     pub fn expirer(&self) -> &Expirer {
@@ -229,12 +238,10 @@ impl Store {
     /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The
     /// caller keeps its latches until the commit is done.
     pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
-        let (batch, moved) = txn.take_batch();
-        let after = AfterCommit {
-            moved,
-            staged: txn.take_staged(),
-            remains: txn.take_remains(),
-        };
+        let (batch, after) = AfterCommit::of(txn);
+        if batch.is_empty() {
+            return Begun::Done(self.finish_commit(Ok(()), after));
+        }
         self.counts.note_changes(batch.len());
         match self.committer.commit(batch) {
             Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
@@ -244,12 +251,7 @@ impl Store {
 
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
-        let (batch, moved) = txn.take_batch();
-        let after = AfterCommit {
-            moved,
-            staged: txn.take_staged(),
-            remains: txn.take_remains(),
-        };
+        let (batch, after) = AfterCommit::of(txn);
         self.counts.note_changes(batch.len());
         let result = self.committer.commit(batch).wait();
         Ok(self.finish_commit(result, after)?)
@@ -278,6 +280,9 @@ impl Store {
         if let Some(indexes) = after.moved {
             self.databases.set(&indexes);
         }
+        if !after.effects.is_empty() {
+            self.listeners.show(after.effects);
+        }
         Ok(())
     }
 }
@@ -299,6 +304,20 @@ struct AfterCommit {
     moved: Option<Vec<u64>>,
     staged: Vec<StagingRow>,
     remains: Remains,
+    effects: Vec<Effect>,
+}
+
+impl AfterCommit {
+    fn of(txn: &mut WriteTxn) -> (Batch, AfterCommit) {
+        let (batch, moved) = txn.take_batch();
+        let after = AfterCommit {
+            moved,
+            staged: txn.take_staged(),
+            remains: txn.take_remains(),
+            effects: txn.take_effects(),
+        };
+        (batch, after)
+    }
 }
 
 impl Committing {

@@ -14,14 +14,16 @@ use std::sync::Arc;
 
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired};
+use cairn_encoding::row::{self, RowKey};
 use cairn_engine::{Batch, Direction, Family, Rows, Value};
 
+use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
 use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
 use crate::ranks::Counted;
-use crate::remains::Remains;
+use crate::remains::{Remains, RemainsMark};
 use crate::store::Store;
 
 /// How many rows a handler may walk on a connection thread before it has to move elsewhere.
@@ -225,8 +227,6 @@ pub struct ReadTxn {
     database: u32,
     /// Where the databases are after this transaction, if it moved them.
     moved: Option<Vec<u64>>,
-    /// The same before the current command.
-    moved_before: Option<Vec<u64>>,
     now_ms: u64,
     work_left: Cell<Option<u32>>,
     /// What it reads is not kept in memory.
@@ -242,7 +242,6 @@ impl ReadTxn {
             batch: Batch::new(),
             database: 0,
             moved: None,
-            moved_before: None,
             work_left: Cell::new(patience.work()),
             is_quiet: patience == Patience::Background,
             lookups: Cell::default(),
@@ -463,9 +462,9 @@ pub struct WriteTxn {
     read: ReadTxn,
     /// What was written ahead, to be cleared away unless the commit succeeds.
     staged: Vec<StagingRow>,
-    /// How many of these there were before the current command.
-    staged_before: usize,
     remains: Remains,
+    /// What is seen outside once this is committed.
+    effects: Vec<Effect>,
     /// Room for a metadata row, from one to the next.
     encoded: Vec<u8>,
     /// Something was taken from the queues, and is gone from them unless the commit succeeds.
@@ -474,8 +473,21 @@ pub struct WriteTxn {
     takes: bool,
     /// What was counted, to be taken back unless the commit succeeds.
     counted: Vec<Counted>,
-    /// How much of this there was before the current command.
-    counted_before: usize,
+    /// How much there was of all this before the current command.
+    command: Mark,
+    /// The same before the current unit.
+    unit: Mark,
+    is_unit: bool,
+}
+
+/// How much a transaction had gathered at a moment, beside the rows.
+#[derive(Clone, Default)]
+struct Mark {
+    moved: Option<Vec<u64>>,
+    staged: usize,
+    counted: usize,
+    effects: usize,
+    remains: RemainsMark,
 }
 
 impl Deref for WriteTxn {
@@ -504,13 +516,15 @@ impl WriteTxn {
         WriteTxn {
             read: ReadTxn::new(store, patience),
             staged: Vec::new(),
-            staged_before: 0,
             remains: Remains::default(),
+            effects: Vec::new(),
             encoded: Vec::new(),
             has_taken: false,
             takes: false,
             counted: Vec::new(),
-            counted_before: 0,
+            command: Mark::default(),
+            unit: Mark::default(),
+            is_unit: false,
         }
     }
 
@@ -525,16 +539,39 @@ impl WriteTxn {
     #[inline]
     pub fn mark(&mut self, database: u32) {
         self.read.batch.savepoint();
-        self.read.moved_before.clone_from(&self.read.moved);
-        self.staged_before = self.staged.len();
-        self.counted_before = self.counted.len();
-        self.remains.mark();
-        self.has_taken |= std::mem::take(&mut self.takes);
-        self.read.database = database;
-        self.read.lookups.set(Lookups::default());
+        self.is_unit = false;
+        self.start(database);
         if self.read.work_left.get().is_some() {
             self.read.work_left.set(Patience::Short.work());
         }
+    }
+
+    /// Starts several commands that can be taken back together, by [`WriteTxn::undo_unit`]: EXEC, a script.
+    /// They share one moment, which is to be sampled when the latches are held, and one allowance for work.
+    pub fn mark_unit(&mut self, database: u32) {
+        self.mark(database);
+        self.read.batch.begin_unit();
+        self.unit.clone_from(&self.command);
+        self.is_unit = true;
+    }
+
+    /// Starts one of them: from here on [`WriteTxn::undo`] takes back.
+    pub fn mark_in_unit(&mut self, database: u32) {
+        self.read.batch.savepoint_in_unit();
+        self.start(database);
+    }
+
+    #[inline]
+    fn start(&mut self, database: u32) {
+        let command = &mut self.command;
+        command.moved.clone_from(&self.read.moved);
+        command.staged = self.staged.len();
+        command.counted = self.counted.len();
+        command.effects = self.effects.len();
+        command.remains = self.remains.mark();
+        self.has_taken |= std::mem::take(&mut self.takes);
+        self.read.database = database;
+        self.read.lookups.set(Lookups::default());
     }
 
     /// To be called when the latches are held: a key that others have seen expire by then must not be seen
@@ -547,14 +584,82 @@ impl WriteTxn {
     /// Takes back what the current command changed.
     pub fn undo(&mut self) {
         self.read.batch.rollback();
-        self.read.moved.clone_from(&self.read.moved_before);
-        self.staged.truncate(self.staged_before);
-        self.take_back_counted(self.counted_before);
-        self.remains.undo();
+        let mark = std::mem::take(&mut self.command);
+        self.undo_to(&mark);
+        self.command = mark;
         // What the commands before it have taken is gone for good.
         if std::mem::take(&mut self.takes) {
             self.read.store.queues().clear();
         }
+    }
+
+    /// Takes back what the commands of the current unit changed.
+    pub fn undo_unit(&mut self) {
+        self.read.batch.rollback_unit();
+        let mark = std::mem::take(&mut self.unit);
+        self.undo_to(&mark);
+        self.forget_queues();
+    }
+
+    fn undo_to(&mut self, mark: &Mark) {
+        self.read.moved.clone_from(&mark.moved);
+        self.staged.truncate(mark.staged);
+        self.take_back_counted(mark.counted);
+        self.effects.truncate(mark.effects);
+        self.remains.undo(mark.remains);
+    }
+
+    /// Has something seen outside once this is committed.
+    pub fn add_effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Has those told who listen for such events, once this is committed.
+    #[inline]
+    pub fn notify(&mut self, class: EventClass, name: &'static str, key: &Key) {
+        if self.read.store.listeners().hear(class) {
+            self.notify_in(self.read.database, class, name, key.name());
+        }
+    }
+
+    /// The same about a key of any database.
+    #[cold]
+    pub fn notify_in(&mut self, database: u32, class: EventClass, name: &'static str, key: &[u8]) {
+        if self.read.store.listeners().hear(class) {
+            self.effects.push(Effect::Event {
+                class,
+                name,
+                database,
+                key: key.into(),
+            });
+        }
+    }
+
+    /// The keys that the current command, or unit, has changed, each with its database's index; some more than
+    /// once.
+    pub fn changed_keys(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let rows = self.read.batch.changed();
+        rows.filter_map(|(family, row)| match family {
+            Family::Metadata | Family::Data | Family::ZsetScore => {
+                let key = RowKey::decode_metadata(row::metadata_key_of(row).ok()?).ok()?;
+                Some(key.index_and_key())
+            }
+            _ => None,
+        })
+    }
+
+    /// Where the databases were before the current command, or unit, if it moved them.
+    pub fn databases_before(&self) -> Option<Vec<u64>> {
+        let mark = if self.is_unit {
+            &self.unit
+        } else {
+            &self.command
+        };
+        if self.read.moved == mark.moved {
+            return None;
+        }
+        let before = mark.moved.clone();
+        Some(before.unwrap_or_else(|| self.read.store.databases().all()))
     }
 
     /// What is popped next: see [`crate::queues`]. To be asked for by whoever takes from them.
@@ -588,23 +693,27 @@ impl WriteTxn {
         &self.read.batch
     }
 
+    /// Whether there is nothing to commit, and nothing to be seen.
     #[inline]
     pub fn is_clean(&self) -> bool {
-        self.read.batch.is_empty()
+        self.read.batch.is_empty() && self.effects.is_empty()
     }
 
     /// Takes the changes out, to be committed; the transaction is as new.
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
         (self.has_taken, self.takes) = (false, false);
         self.counted.clear();
-        self.counted_before = 0;
         (std::mem::take(&mut self.read.batch), self.read.moved.take())
     }
 
     /// To be told when the commit has succeeded; they clear away after themselves if it does not.
     pub(crate) fn take_staged(&mut self) -> Vec<StagingRow> {
-        self.staged_before = 0;
         std::mem::take(&mut self.staged)
+    }
+
+    /// To be shown when the commit has succeeded.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
     }
 
     /// To be told to the reclaimer when the commit has succeeded.
@@ -685,7 +794,8 @@ impl WriteTxn {
         self.read.moved = Some(indexes);
     }
 
-    pub(crate) fn databases_now(&self) -> Vec<u64> {
+    /// The index of each database, as this transaction sees it.
+    pub fn databases_now(&self) -> Vec<u64> {
         match &self.read.moved {
             Some(moved) => moved.clone(),
             None => self.read.store.databases().all(),

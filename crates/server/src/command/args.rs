@@ -39,6 +39,21 @@ impl<'a> Deref for Args<'a> {
     }
 }
 
+/// Arguments that outlive the connection's buffer.
+#[derive(Clone, Debug)]
+pub struct OwnedArgs(Vec<Vec<u8>>);
+
+impl OwnedArgs {
+    pub fn new(args: &Args<'_>) -> Self {
+        OwnedArgs(args.iter().map(|word| word.to_vec()).collect())
+    }
+
+    pub fn with<T>(&self, f: impl FnOnce(&Args<'_>) -> T) -> T {
+        let words: Vec<&[u8]> = self.0.iter().map(Vec::as_slice).collect();
+        f(&Args::new(&words))
+    }
+}
+
 pub fn int(text: &[u8]) -> Result<i64> {
     number::parse_i64(text).ok_or(Error::NOT_INTEGER)
 }

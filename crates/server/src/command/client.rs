@@ -363,17 +363,19 @@ fn unpause(session: &mut Session, _: &Args) -> Result<Reply> {
 }
 
 /// No command blocks, so there is nobody to be unblocked.
-fn unblock(_: &mut Session, args: &Args) -> Result<Reply> {
-    match args.rest(3) {
-        [] => {}
-        [reason] if is(reason, "timeout") || is(reason, "error") => {}
+fn unblock(session: &mut Session, args: &Args) -> Result<Reply> {
+    let with_error = match args.rest(3) {
+        [] => false,
+        [reason] if is(reason, "timeout") => false,
+        [reason] if is(reason, "error") => true,
         [_] => {
             return Err(Error::fixed(
                 "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
             ));
         }
         _ => return Err(too_many(args)),
-    }
-    args.int(2)?;
-    Ok(Reply::Int(0))
+    };
+    let id = u64::try_from(args.int(2)?).unwrap_or_default();
+    let was_blocked = session.server.blocked.unblock(id, with_error);
+    Ok(Reply::Int(was_blocked.into()))
 }

@@ -26,6 +26,7 @@ pub enum Flag {
     Connection,
     Keyspace,
     Scripting,
+    Transaction,
     /// In the category of administration, without its flag.
     Administrative,
     /// Refused to clients that may not debug the server.
@@ -33,7 +34,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    pub const ALL: [Flag; 24] = [
+    pub const ALL: [Flag; 25] = [
         Flag::Write,
         Flag::ReadOnly,
         Flag::DenyOom,
@@ -56,6 +57,7 @@ impl Flag {
         Flag::Connection,
         Flag::Keyspace,
         Flag::Scripting,
+        Flag::Transaction,
         Flag::Administrative,
         Flag::Debugging,
     ];
@@ -85,6 +87,7 @@ impl Flag {
             | Flag::Connection
             | Flag::Keyspace
             | Flag::Scripting
+            | Flag::Transaction
             | Flag::Administrative
             | Flag::Debugging => return None,
         })
@@ -153,6 +156,7 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
         ("blocking", flags.has(Flag::Blocking)),
         ("dangerous", is_administrative || flags.has(Flag::Dangerous)),
         ("connection", flags.has(Flag::Connection)),
+        ("transaction", flags.has(Flag::Transaction)),
         ("scripting", flags.has(Flag::Scripting)),
     ];
     categories.extend(

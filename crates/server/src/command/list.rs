@@ -9,6 +9,7 @@ use cairn_resp::{Reply, Writer};
 use cairn_store::{End, Error, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn};
 
 use find::lpos;
+pub(super) use pop::{ends, move_element, parse_pops, pop_first, pop_one};
 use pop::{lmove, lmpop, lpop, rpop, rpoplpush};
 
 use super::args::{int, is};

@@ -6,6 +6,7 @@
 
 mod args;
 mod bitmap;
+mod blocking;
 mod client;
 mod config;
 mod connection;
@@ -25,6 +26,7 @@ mod set;
 mod stream;
 mod string;
 mod syntax;
+mod transaction;
 mod zset;
 
 use std::sync::LazyLock;
@@ -32,12 +34,14 @@ use std::sync::LazyLock;
 use cairn_resp::Reply;
 use cairn_store::{Error, Point, ReadTxn, Result, WriteTxn};
 
-pub use args::Args;
+pub use args::{Args, OwnedArgs};
+pub use blocking::Blocking;
 pub use flags::{Flag, Flags};
 pub use keys::{Access, Keys};
 
 use crate::server::Server;
 use crate::session::Session;
+use crate::unit::Unit;
 
 /// What runs when the command is called. The signature says what the command can do, and so how it is
 /// isolated from others.
@@ -51,6 +55,12 @@ pub enum Handler {
     Write(fn(&mut WriteTxn, &Args) -> Result<Reply>),
     /// Changes what every key depends on: runs alone.
     Exclusive(fn(&mut WriteTxn, &Args) -> Result<Reply>),
+    /// The same, or has its client wait until it can.
+    Blocking(Blocking),
+    /// Changes no row, but is seen by others, after the commit of what came before it.
+    Effect(fn(&Server, &mut WriteTxn, &Args) -> Result<Reply>),
+    /// Consists of several commands, or looks at keys for the sake of the connection.
+    Unit(fn(&mut Session, &Args) -> Result<Box<dyn Unit>>),
     /// Concerns the connection only.
     Session(fn(&mut Session, &Args) -> Result<Reply>),
     /// Concerns the server, and may take long.
@@ -185,7 +195,12 @@ impl Command {
         match self.handler {
             Handler::Point(_) | Handler::Read(_) => self.flags.with(&[Flag::ReadOnly]),
             Handler::Write(_) | Handler::Exclusive(_) => self.flags.with(&[Flag::Write]),
-            Handler::Session(_) | Handler::Admin(_) | Handler::Container => self.flags,
+            Handler::Blocking(_) => self.flags.with(&[Flag::Write, Flag::Blocking]),
+            Handler::Effect(_)
+            | Handler::Unit(_)
+            | Handler::Session(_)
+            | Handler::Admin(_)
+            | Handler::Container => self.flags,
         }
     }
 
@@ -209,7 +224,16 @@ impl Command {
     }
 
     pub fn is_write(&self) -> bool {
-        matches!(self.handler, Handler::Write(_) | Handler::Exclusive(_))
+        matches!(
+            self.handler,
+            Handler::Write(_) | Handler::Exclusive(_) | Handler::Blocking(_)
+        )
+    }
+
+    /// Whether it is not queued after MULTI.
+    pub fn runs_at_once(&self) -> bool {
+        self.has(Flag::Transaction) && self.name != "unwatch"
+            || matches!(self.name, "quit" | "reset")
     }
 
     #[inline]
@@ -229,10 +253,12 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         bitmap::COMMANDS,
         hash::COMMANDS,
         list::COMMANDS,
+        blocking::COMMANDS,
         set::COMMANDS,
         zset::COMMANDS,
         key::COMMANDS,
         scan::COMMANDS,
+        transaction::COMMANDS,
         connection::COMMANDS,
         client::COMMANDS,
         server::COMMANDS,

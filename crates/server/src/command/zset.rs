@@ -9,6 +9,8 @@ mod range;
 mod reply;
 mod sorted;
 
+pub(super) use pop::{parse_pops, pop_first, pop_one};
+
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Command, Handler, command};

@@ -36,11 +36,29 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply> {
     }
 }
 
+/// Takes the outermost element, if there is a list.
+pub fn pop_one(txn: &mut WriteTxn, name: &[u8], end: End) -> Result<Option<Reply>> {
+    let mut list = List::open(txn, name)?;
+    if !list.exists() {
+        return Ok(None);
+    }
+    let element = list.pop(txn, end)?;
+    list.save(txn);
+    Ok(element.map(Reply::from))
+}
+
 pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let keys = count_from(args[1], 1, "ERR numkeys should be greater than 0")?;
-    let end_at = usize::try_from(keys).map_or(usize::MAX, |keys| keys.saturating_add(2));
-    let end = end_named(args.get(end_at).ok_or(Error::SYNTAX)?)?;
-    let mut options = args.options(end_at + 1);
+    let (keys, wanted) = parse_pops(args.rest(1))?;
+    let popped = pop_first(txn, keys.iter().copied(), wanted)?;
+    Ok(popped.unwrap_or(Reply::NullArray))
+}
+
+/// `numkeys key [key ...] LEFT | RIGHT [COUNT count]`: the keys, and what to take.
+pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], (End, u64))> {
+    let keys = count_from(words[0], 1, "ERR numkeys should be greater than 0")?;
+    let end_at = usize::try_from(keys).map_or(usize::MAX, |keys| keys.saturating_add(1));
+    let end = end_named(words.get(end_at).ok_or(Error::SYNTAX)?)?;
+    let mut options = Args::new(words).options(end_at + 1);
     let mut count = None;
     while !options.is_empty() {
         if count.is_some() || !options.take("count") {
@@ -49,14 +67,23 @@ pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         let text = options.value()?;
         count = Some(count_from(text, 1, "ERR count should be greater than 0")?);
     }
-    for name in &args[2..end_at] {
+    Ok((&words[1..end_at], (end, count.unwrap_or(1))))
+}
+
+/// Takes elements from the first of the lists that has any.
+pub fn pop_first<'a>(
+    txn: &mut WriteTxn,
+    names: impl Iterator<Item = &'a [u8]>,
+    (end, count): (End, u64),
+) -> Result<Option<Reply>> {
+    for name in names {
         let list = List::open(txn, name)?;
         if list.exists() {
-            let elements = pop_several(txn, list, end, count.unwrap_or(1));
-            return Ok(with_key(name, elements));
+            let elements = pop_several(txn, list, end, count);
+            return Ok(Some(with_key(name, elements)));
         }
     }
-    Ok(Reply::NullArray)
+    Ok(None)
 }
 
 /// Takes the elements nearest to an end. A walk that is opened before goes on to show them, so those of a
@@ -71,7 +98,7 @@ fn pop_several(txn: &mut WriteTxn, mut list: List, end: End, count: u64) -> Repl
 }
 
 pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let (from, to) = (end_named(args[3])?, end_named(args[4])?);
+    let (from, to) = ends(args[3], args[4])?;
     move_element(txn, (args[1], from), (args[2], to))
 }
 
@@ -79,7 +106,8 @@ pub(super) fn rpoplpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     move_element(txn, (args[1], End::Right), (args[2], End::Left))
 }
 
-fn move_element(
+/// Takes an element from one list and puts it in another; null if there is none.
+pub fn move_element(
     txn: &mut WriteTxn,
     (source_name, from): (&[u8], End),
     (target_name, to): (&[u8], End),
@@ -106,6 +134,10 @@ fn move_element(
     }
     source.save(txn);
     Ok(element.into())
+}
+
+pub fn ends(from: &[u8], to: &[u8]) -> Result<(End, End)> {
+    Ok((end_named(from)?, end_named(to)?))
 }
 
 fn end_named(text: &[u8]) -> Result<End> {

@@ -44,15 +44,43 @@ fn pair(Scored { member, score }: Scored) -> [Reply; 2] {
     [Reply::Bulk(member), Reply::Double(score)]
 }
 
+/// Takes the outermost member and its score, if there is a set.
+pub fn pop_one(
+    txn: &mut WriteTxn,
+    name: &[u8],
+    direction: Direction,
+) -> Result<Option<[Reply; 2]>> {
+    let zset = Zset::open(txn, name)?;
+    Ok(match zset.pop(txn, direction, 1)? {
+        Popped::Few(members) => members.into_iter().next().map(pair),
+        Popped::Many { .. } => None,
+    })
+}
+
 pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let key_count = positive(args[1], "ERR numkeys should be greater than 0")?;
-    let keys = args.rest(2);
+    let (keys, wanted) = parse_pops(args.rest(1))?;
+    let popped = pop_first(txn, keys.iter().copied(), wanted)?;
+    Ok(popped.unwrap_or(Reply::NullArray))
+}
+
+/// `numkeys key [key ...] MIN | MAX [COUNT count]`: the keys, and what to take.
+pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], (Direction, u64))> {
+    let key_count = positive(words[0], "ERR numkeys should be greater than 0")?;
+    let keys = &words[1..];
     let end = usize::try_from(key_count)
         .unwrap_or(usize::MAX)
         .min(keys.len());
     let (keys, options) = keys.split_at(end);
-    let (direction, count) = parse_options(options)?;
-    for name in keys {
+    Ok((keys, parse_options(options)?))
+}
+
+/// Takes members from the first of the sets that has any.
+pub fn pop_first<'a>(
+    txn: &mut WriteTxn,
+    names: impl Iterator<Item = &'a [u8]>,
+    (direction, count): (Direction, u64),
+) -> Result<Option<Reply>> {
+    for name in names {
         let zset = Zset::open(txn, name)?;
         if zset.is_empty() {
             continue;
@@ -64,9 +92,9 @@ pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             }
             Popped::Many { count, rows, keys } => pairs_of_rows(count, *rows, keys),
         };
-        return Ok(stream::with_key(name, pairs));
+        return Ok(Some(stream::with_key(name, pairs)));
     }
-    Ok(Reply::NullArray)
+    Ok(None)
 }
 
 /// In RESP2 too, each member makes a pair with its score.

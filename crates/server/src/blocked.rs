@@ -1,0 +1,328 @@
+//! Clients that wait for an element: BLPOP and its like.
+//!
+//! A client that finds nothing is entered here while the latches of its keys are still held, so nothing can have
+//! come between. A command that makes one of these keys serves those who wait for it, in the order in which they
+//! came, over its own transaction: the push and the pops that it causes are one batch, and no other command comes
+//! between them. The clients' replies are sent when that is committed.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+
+use cairn_resp::{Protocol, Reply};
+use cairn_store::{Held, Key, Result, Type, WriteTxn};
+use parking_lot::Mutex;
+
+use crate::client::Client;
+use crate::command::{Blocking, Command, OwnedArgs};
+use crate::interest::{Changed, Interest, note_changes};
+use crate::server::Server;
+use crate::turn::{Call, error_text};
+
+/// Everyone who waits.
+pub struct Blocked {
+    next: AtomicU64,
+    /// By key, and for each key by the order of arrival.
+    waiting: Mutex<HashMap<Changed, BTreeMap<u64, Arc<Waiter>>>>,
+    interest: Arc<Interest>,
+}
+
+/// A client that waits.
+pub struct Waiter {
+    client: Arc<Client>,
+    command: &'static Command,
+    blocking: Blocking,
+    args: OwnedArgs,
+    database: u32,
+    protocol: Protocol,
+    state: Mutex<State>,
+}
+
+struct State {
+    stage: Stage,
+    waker: Option<Waker>,
+}
+
+impl State {
+    fn end(&mut self, ending: Ending) {
+        self.stage = Stage::Ended(ending);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Stage {
+    Waiting,
+    /// Served by a transaction that is not committed yet.
+    Claimed,
+    Ended(Ending),
+}
+
+/// How waiting ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// With this reply, as it goes over the wire.
+    Served(Vec<u8>),
+    /// There is something, but not for whoever made it to hand out: the command is to be run again.
+    Retry,
+    /// CLIENT UNBLOCK.
+    Unblocked { with_error: bool },
+    /// The client is gone, or its time is up.
+    Left,
+}
+
+/// A client that was served, and what it gets if the transaction is committed.
+pub struct Served {
+    waiter: Arc<Waiter>,
+    reply: Vec<u8>,
+}
+
+impl Served {
+    /// The transaction has ended.
+    pub fn settle(self, result: &Result<(), String>) {
+        let reply = match result {
+            Ok(()) => self.reply,
+            Err(reason) => format!("-ERR {reason}\r\n").into_bytes(),
+        };
+        self.waiter.end(Ending::Served(reply));
+    }
+}
+
+impl Waiter {
+    fn end(&self, ending: Ending) {
+        self.state.lock().end(ending);
+    }
+
+    /// The same if it still waits; tells whether it did.
+    fn end_waiting(&self, ending: Ending) -> bool {
+        let mut state = self.state.lock();
+        let is_waiting = matches!(state.stage, Stage::Waiting);
+        if is_waiting {
+            state.end(ending);
+        }
+        is_waiting
+    }
+
+    /// Nobody else can serve it from now on.
+    fn claim(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_waiting = matches!(state.stage, Stage::Waiting);
+        if is_waiting {
+            state.stage = Stage::Claimed;
+        }
+        is_waiting
+    }
+
+    fn give_back(&self) {
+        self.state.lock().stage = Stage::Waiting;
+    }
+
+    fn keys(&self) -> Vec<Changed> {
+        self.args.with(|args| {
+            let mut keys = Vec::new();
+            let sources = (self.blocking.sources)(args);
+            sources
+                .iter()
+                .for_each(|name| keys.push((self.database, Box::from(*name))));
+            keys
+        })
+    }
+
+    pub fn poll(&self, context: &mut std::task::Context<'_>) -> Poll<Ending> {
+        let mut state = self.state.lock();
+        match &state.stage {
+            Stage::Ended(ending) => Poll::Ready(ending.clone()),
+            _ => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Waits for as long as it exists.
+pub struct Place {
+    all: Arc<Blocked>,
+    /// Rises with the time of arrival.
+    pub order: u64,
+    pub waiter: Arc<Waiter>,
+}
+
+impl Place {
+    /// The time is up, unless it has been served meanwhile: then that is still to come.
+    pub fn give_up(&self) -> bool {
+        self.waiter.end_waiting(Ending::Left)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiter.end_waiting(Ending::Left);
+        let mut waiting = self.all.waiting.lock();
+        for key in self.waiter.keys() {
+            if let Some(here) = waiting.get_mut(&key) {
+                here.remove(&self.order);
+                if here.is_empty() {
+                    waiting.remove(&key);
+                }
+            }
+        }
+        self.all.interest.remove();
+    }
+}
+
+impl Blocked {
+    pub fn new(interest: Arc<Interest>) -> Blocked {
+        Blocked {
+            next: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            interest,
+        }
+    }
+
+    /// Enters a client whose command found nothing. The latches of its keys are held. `order` is that of its
+    /// earlier place, if it had one.
+    pub fn enter(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        call: &Call<'_>,
+        blocking: Blocking,
+        order: Option<u64>,
+    ) -> Place {
+        let waiter = Arc::new(Waiter {
+            client: client.clone(),
+            command: call.command,
+            blocking,
+            args: OwnedArgs::new(&call.args),
+            database: call.database,
+            protocol: call.protocol,
+            state: Mutex::new(State {
+                stage: Stage::Waiting,
+                waker: None,
+            }),
+        });
+        let order = order.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        self.interest.add();
+        let mut waiting = self.waiting.lock();
+        for key in waiter.keys() {
+            waiting
+                .entry(key)
+                .or_default()
+                .insert(order, waiter.clone());
+        }
+        drop(waiting);
+        Place {
+            all: self.clone(),
+            order,
+            waiter,
+        }
+    }
+
+    /// CLIENT UNBLOCK: whether this client was waiting.
+    pub fn unblock(&self, client: u64, with_error: bool) -> bool {
+        let waiter = {
+            let waiting = self.waiting.lock();
+            let mut all = waiting.values().flat_map(BTreeMap::values);
+            all.find(|waiter| waiter.client.id == client).cloned()
+        };
+        waiter.is_some_and(|waiter| waiter.end_waiting(Ending::Unblocked { with_error }))
+    }
+
+    /// The keys of a database that somebody waits for.
+    pub fn keys_of(&self, database: u32) -> Vec<Changed> {
+        let waiting = self.waiting.lock();
+        let here = waiting.keys().filter(|key| key.0 == database);
+        here.cloned().collect()
+    }
+
+    /// The next who waits for an element of this type, after those that were passed over.
+    fn next(&self, key: &Changed, kind: Type, after: &mut Option<u64>) -> Option<Arc<Waiter>> {
+        let waiting = self.waiting.lock();
+        let here = waiting.get(key)?;
+        let from = after.map_or(0, |after| after + 1);
+        for (order, waiter) in here.range(from..) {
+            *after = Some(*order);
+            if waiter.blocking.kind == kind && waiter.claim() {
+                return Some(waiter.clone());
+            }
+        }
+        None
+    }
+
+    fn is_awaited(&self, key: &Changed) -> bool {
+        self.waiting.lock().contains_key(key)
+    }
+
+    /// Serves those who wait for keys that may have come to be.
+    pub fn serve(
+        &self,
+        server: &Server,
+        txn: &mut WriteTxn,
+        held: &mut Held,
+        changed: Vec<Changed>,
+        served: &mut Vec<Served>,
+    ) -> Result<()> {
+        let mut ready = VecDeque::from(changed);
+        while let Some(key) = ready.pop_front() {
+            if !self.is_awaited(&key) {
+                continue;
+            }
+            let mut after = None;
+            loop {
+                let stored = Key::new(txn.index_of(key.0), &key.1);
+                let Some(kind) = txn.peek(&stored)?.map(|found| found.kind()) else {
+                    break;
+                };
+                let Some(waiter) = self.next(&key, kind, &mut after) else {
+                    break;
+                };
+                if let Some(reply) = waiter.serve(txn, held, &key.1) {
+                    served.push(Served { waiter, reply });
+                    ready.extend(note_changes(server, txn, None)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Waiter {
+    /// Runs the command on this key alone; its reply, unless it has to wait on.
+    fn serve(&self, txn: &mut WriteTxn, held: &mut Held, key: &[u8]) -> Option<Vec<u8>> {
+        self.args.with(|args| {
+            let call = Call {
+                command: self.command,
+                args: *args,
+                database: self.database,
+                protocol: self.protocol,
+                client: self.client.id,
+            };
+            if !held.try_extend(&call.request()) {
+                self.end(Ending::Retry);
+                return None;
+            }
+            txn.mark(self.database);
+            let reply = match (self.blocking.attempt)(txn, args, Some(key)) {
+                Ok(Some(reply)) => reply,
+                Ok(None) => {
+                    self.give_back();
+                    return None;
+                }
+                Err(cairn_store::Error::TooLong) => {
+                    txn.undo();
+                    self.end(Ending::Retry);
+                    return None;
+                }
+                Err(error) => {
+                    txn.undo();
+                    Reply::error(error_text(&error))
+                }
+            };
+            let written = reply.to_bytes(self.protocol);
+            Some(written.unwrap_or_else(|error| format!("-ERR {error}\r\n").into_bytes()))
+        })
+    }
+}

@@ -1,0 +1,292 @@
+//! How a connection has its commands run: over the turn of its thread, as a unit, after a wait, or on a thread of
+//! their own.
+
+use std::task::Poll;
+use std::time::Instant;
+
+use cairn_resp::Reply;
+use cairn_store::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
+use crate::blocked::{Ending, Place};
+use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
+use crate::session::Session;
+use crate::turn::{self, Call, Step};
+use crate::unit::Unit;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) async fn execute(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Result<(), Gone> {
+        self.session.client.runs(command);
+        match command.handler {
+            Handler::Session(handler) => {
+                let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
+                if let Some(pause) = self.session.sleeps.take() {
+                    self.settle().await;
+                    let client = self.session.client.clone();
+                    let _busy = client.work();
+                    tokio::time::sleep(pause).await;
+                }
+                self.write_reply(reply)
+            }
+            Handler::Admin(handler) => {
+                self.settle().await;
+                let (server, client) = (self.session.server.clone(), self.session.client.clone());
+                let _busy = client.work();
+                let owned = OwnedArgs::new(&args);
+                let reply = blocking(move || {
+                    owned.with(|args| handler(&server, args).unwrap_or_else(error_reply))
+                })
+                .await?;
+                self.write_reply(reply)
+            }
+            Handler::Container => self.write_reply(Reply::Null),
+            Handler::Unit(make) => match make(&mut self.session, &args) {
+                Ok(unit) => self.run_unit(unit).await,
+                Err(error) => self.write_reply(error_reply(error)),
+            },
+            _ => {
+                let call = Call {
+                    command,
+                    args,
+                    database: self.session.database,
+                    protocol: self.session.protocol,
+                    client: self.session.client.id,
+                };
+                self.run_in_turn(&call).await
+            }
+        }
+    }
+
+    async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        let mut waits = 0;
+        let mut wait: Option<Wait> = None;
+        loop {
+            let before = self.output.len();
+            match self.worker.run(call, &mut self.output) {
+                Step::Done => {
+                    self.await_outcome(before);
+                    return Ok(());
+                }
+                Step::Broken(error) => {
+                    tracing::error!("{error}");
+                    return Err(Gone);
+                }
+                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::Streaming(rest) => {
+                    let outcome = self.worker.outcome();
+                    let head = self.output.split_off(before);
+                    self.leave_turn().await;
+                    if let Some(outcome) = outcome
+                        && let Err(reason) = outcome.wait().await
+                    {
+                        return self.write_reply(Reply::error(format!("ERR {reason}")));
+                    }
+                    self.output.extend_from_slice(&head);
+                    return self.stream_rest(rest).await;
+                }
+                Step::TooLong => {
+                    self.leave_turn().await;
+                    return self.run_long(call).await;
+                }
+                Step::Waits(blocking) => {
+                    let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                    let client = self.session.client.clone();
+                    let all = &self.session.server.blocked;
+                    // The latches are still held: nothing has come between.
+                    let place = all.enter(&client, call, blocking, begun.order);
+                    begun.order = Some(place.order);
+                    let deadline = begun.deadline;
+                    if self.wait_for_element(place, deadline).await? {
+                        return Ok(());
+                    }
+                }
+                // Only units do.
+                Step::Alone => return Ok(()),
+            }
+        }
+    }
+
+    /// The reply that begins here is to be sent when the turn is committed.
+    fn await_outcome(&mut self, start: usize) {
+        if let Some(outcome) = self.worker.outcome() {
+            let place = Some(start..self.output.len());
+            self.gulp.pending.push(PendingReply { place, outcome });
+        }
+    }
+
+    /// Waits for latches that somebody else holds. While a commit of this thread waits for the disk, that is
+    /// most likely who, and all who wait for it go on together.
+    async fn wait_for_latches(&mut self, request: Request, waits: &mut usize) {
+        if self.worker.has_unfinished() && *waits < MOST_WAITS_FOR_COMMITS {
+            *waits += 1;
+            self.settle().await;
+            self.worker.commit_finished().await;
+            return;
+        }
+        // What this connection wrote must be there when it is read without a latch.
+        self.leave_turn().await;
+        let latches = self.session.server.store.latches().clone();
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let held = latches.acquire(request).await;
+        self.worker.adopt(held);
+    }
+
+    /// Ends the turn now, and waits for its commit.
+    async fn leave_turn(&mut self) {
+        self.worker.end_turn();
+        self.settle().await;
+    }
+
+    async fn run_unit(&mut self, mut unit: Box<dyn Unit>) -> Result<(), Gone> {
+        let mut waits = 0;
+        let mut request = unit.request();
+        loop {
+            let before = self.output.len();
+            let (session, output) = (&mut self.session, &mut self.output);
+            match self.worker.run_unit(&mut *unit, session, &request, output) {
+                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::Alone => request = Request::everything(),
+                Step::TooLong => {
+                    self.leave_turn().await;
+                    return self.run_long_unit(unit, request).await;
+                }
+                _ => {
+                    self.await_outcome(before);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn run_long_unit(
+        &mut self,
+        mut unit: Box<dyn Unit>,
+        request: Request,
+    ) -> Result<(), Gone> {
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        let _busy = client.work();
+        let held = server.store.latches().acquire(request).await;
+        // The unit may change the session, so it goes along.
+        let stand_in = Session::new(server, client.clone());
+        let mut session = std::mem::replace(&mut self.session, stand_in);
+        let (session, reply) = blocking(move || {
+            let reply = turn::run_long_unit(&mut *unit, &mut session, held);
+            (session, reply)
+        })
+        .await?;
+        self.session = session;
+        self.output.extend_from_slice(&reply);
+        Ok(())
+    }
+
+    async fn run_long(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let server = self.session.server.clone();
+        let held = server.store.latches().acquire(call.request()).await;
+        let owned = OwnedArgs::new(&call.args);
+        let &Call {
+            command,
+            database,
+            protocol,
+            client,
+            ..
+        } = call;
+        let result = blocking(move || {
+            owned.with(|args| {
+                let call = Call {
+                    command,
+                    args: *args,
+                    database,
+                    protocol,
+                    client,
+                };
+                turn::run_long(&server, &call, held)
+            })
+        })
+        .await?;
+        let (head, rest) = result.map_err(|_| Gone)?;
+        self.output.extend_from_slice(&head);
+        match rest {
+            Some(rest) => self.stream_rest(rest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until somebody has an element for this client, its time is up, or it goes; true if that was answered.
+    async fn wait_for_element(
+        &mut self,
+        place: Place,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Gone> {
+        self.worker.end_turn();
+        self.flush().await?;
+        let client = self.session.client.clone();
+        let _blocked = client.block();
+        let mut deadline = deadline;
+        let ending = loop {
+            let ended = std::future::poll_fn(|context| {
+                if let Poll::Ready(ending) = place.waiter.poll(context) {
+                    return Poll::Ready(Ok(ending));
+                }
+                // What it sends meanwhile runs later; that it has gone is to be known now.
+                match self.poll_gone(context) {
+                    Poll::Ready(gone) => Poll::Ready(Err(gone)),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            match deadline {
+                None => break ended.await?,
+                Some(at) => match tokio::time::timeout_at(at.into(), ended).await {
+                    Ok(ending) => break ending?,
+                    Err(_) if place.give_up() => break Ending::Left,
+                    // Served at the last moment: the reply comes with the commit.
+                    Err(_) => deadline = None,
+                },
+            }
+        };
+        self.resumed = Instant::now();
+        client.touch(self.resumed);
+        match ending {
+            Ending::Served(reply) => self.output.extend_from_slice(&reply),
+            Ending::Left => self.write_reply(Reply::NullArray)?,
+            Ending::Unblocked { with_error: false } => self.write_reply(Reply::NullArray)?,
+            Ending::Unblocked { with_error: true } => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                self.write_reply(Reply::error(text))?;
+            }
+            Ending::Retry => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// How long, and since when, a client waits.
+struct Wait {
+    deadline: Option<Instant>,
+    /// Its place in the queue, once it has one.
+    order: Option<u64>,
+}
+
+impl Wait {
+    fn begin(blocking: &Blocking, args: &Args<'_>) -> Wait {
+        // It was understood before the command was tried.
+        let timeout = blocking.timeout(args).ok().flatten();
+        Wait {
+            // What is too far away never comes.
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            order: None,
+        }
+    }
+}
+
+/// Runs on a thread that may take its time.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Gone> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Gone)
+}

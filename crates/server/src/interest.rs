@@ -1,0 +1,86 @@
+//! Who wants to know which keys commands change: those who watch them, wait for them, or keep copies of them.
+//!
+//! Nearly always there is nobody, and commands pay for one look at a number.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cairn_store::{Effect, Held, Result, WriteTxn};
+
+use crate::blocked::Served;
+use crate::server::Server;
+
+/// How many they are.
+#[derive(Default)]
+pub struct Interest(AtomicUsize);
+
+impl Interest {
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A key by the number of its database.
+pub type Changed = (u32, Box<[u8]>);
+
+/// To be called when a command, or a unit, of this client has run over the transaction. Whoever waited for what
+/// it made is served over the same transaction, as if nobody came between; the replies are for after its
+/// commit.
+pub fn attend(
+    server: &Server,
+    txn: &mut WriteTxn,
+    held: &mut Held,
+    by: Option<u64>,
+    served: &mut Vec<Served>,
+) -> Result<()> {
+    let changed = note_changes(server, txn, by)?;
+    server.blocked.serve(server, txn, held, changed, served)
+}
+
+/// Tells those who watch keys, or keep copies of them, what was changed; returns it.
+pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Result<Vec<Changed>> {
+    let databases = txn.databases_now();
+    let mut changed: Vec<Changed> = Vec::new();
+    for (index, name) in txn.changed_keys() {
+        let database = databases.iter().position(|of| *of == index);
+        // A database that is gone by now is dealt with as a whole.
+        let Some(database) = database else { continue };
+        let database = database as u32;
+        let is_known = changed
+            .last()
+            .is_some_and(|last| last.0 == database && *last.1 == *name);
+        if !is_known {
+            changed.push((database, name.into()));
+        }
+    }
+    for (database, name) in &changed {
+        server.watches.touch(txn, *database, name)?;
+    }
+    if server.tracking.is_on() {
+        for (_, name) in &changed {
+            let key = name.clone();
+            txn.add_effect(Effect::Outdated { key, by });
+        }
+    }
+    if let Some(before) = txn.databases_before() {
+        for (database, index_before) in before.into_iter().enumerate() {
+            let database = database as u32;
+            if txn.index_of(database) != index_before {
+                server.watches.touch_all(txn, database, index_before)?;
+                changed.extend(server.blocked.keys_of(database));
+            }
+        }
+        if server.tracking.is_on() {
+            txn.add_effect(Effect::AllOutdated { by });
+        }
+    }
+    Ok(changed)
+}

@@ -1,0 +1,135 @@
+//! MULTI, EXEC, and what EXEC depends on: the queue of commands, and WATCH.
+
+use std::time::Instant;
+
+use cairn_resp::{Reply, Writer};
+use cairn_store::{Error, Mode, Request, Result};
+
+use crate::command::{Args, Command, OwnedArgs};
+use crate::session::Session;
+use crate::turn::Call;
+use crate::unit::{Scope, Unit};
+use crate::watches::Watch;
+
+/// The commands since MULTI.
+#[derive(Default)]
+pub struct Queue {
+    calls: Vec<(&'static Command, OwnedArgs)>,
+    /// One of them was refused: the others will not run either.
+    pub is_aborted: bool,
+}
+
+impl Queue {
+    pub fn push(&mut self, command: &'static Command, args: &Args<'_>) {
+        self.calls.push((command, OwnedArgs::new(args)));
+    }
+
+    /// Whether one of them writes.
+    pub fn writes(&self) -> bool {
+        self.calls.iter().any(|(command, _)| command.is_write())
+    }
+
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+}
+
+/// EXEC.
+pub struct Exec {
+    queue: Queue,
+    watch: Option<Watch>,
+    request: Request,
+}
+
+impl Exec {
+    /// Takes what the session has queued.
+    pub fn take(session: &mut Session) -> Result<Exec> {
+        let watch = session.watch.take();
+        let queue = session
+            .queue
+            .take()
+            .ok_or(Error::fixed("ERR EXEC without MULTI"))?;
+        if queue.is_aborted {
+            return Err(Error::fixed(
+                "EXECABORT Transaction discarded because of previous errors.",
+            ));
+        }
+        let mut request = Request::default();
+        for (command, args) in &queue.calls {
+            args.with(|args| {
+                let call = Call {
+                    command,
+                    args: *args,
+                    database: session.database,
+                    protocol: session.protocol,
+                    client: session.client.id,
+                };
+                request.join(call.request());
+            });
+        }
+        if let Some(watch) = &watch {
+            watch
+                .names()
+                .for_each(|name| request.add(name, Mode::Shared));
+        }
+        Ok(Exec {
+            queue,
+            watch,
+            request: request.sorted(),
+        })
+    }
+}
+
+impl Unit for Exec {
+    fn request(&self) -> Request {
+        self.request.clone()
+    }
+
+    fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {
+        if let Some(watch) = &self.watch
+            && watch.has_changed(scope.txn)?
+        {
+            Writer::new(out, scope.session.protocol).null_array();
+            return Ok(());
+        }
+        Writer::new(out, scope.session.protocol).array(self.queue.len());
+        for (command, args) in &self.queue.calls {
+            let started = Instant::now();
+            let before = out.len();
+            let reply = args.with(|args| scope.call(command, args))?;
+            scope.write(reply, scope.session.protocol, out)?;
+            let text = out[before..].strip_prefix(b"-");
+            scope
+                .session
+                .server
+                .stats
+                .counted(command, started.elapsed(), text);
+        }
+        Ok(())
+    }
+}
+
+/// WATCH.
+pub struct AddWatches(pub OwnedArgs);
+
+impl Unit for AddWatches {
+    fn request(&self) -> Request {
+        let mut request = Request::default();
+        self.0.with(|args| {
+            let names = args.rest(1).iter();
+            names.for_each(|name| request.add(name, Mode::Shared));
+        });
+        request
+    }
+
+    fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let session = &mut *scope.session;
+        let watches = &session.server.watches;
+        let watch = session.watch.get_or_insert_with(|| watches.begin());
+        self.0.with(|args| {
+            let mut names = args.rest(1).iter();
+            names.try_for_each(|name| watch.add(scope.txn, name))
+        })?;
+        scope.write(Reply::Ok, scope.session.protocol, out)
+    }
+}

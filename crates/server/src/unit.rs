@@ -1,0 +1,106 @@
+//! Several commands as one: EXEC, a script. They run over one transaction, become one batch, and nobody sees one
+//! without the others.
+
+use cairn_resp::{Protocol, Reply, Writer};
+use cairn_store::{Error, Held, Point, Request, Result, WriteTxn};
+
+use crate::command::{Args, Command, Handler};
+use crate::session::Session;
+use crate::turn::Call;
+
+/// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
+/// and was seen by nobody.
+pub trait Unit: Send {
+    /// The latches it needs, as far as it knows beforehand.
+    fn request(&self) -> Request;
+
+    /// Runs, and appends its reply. It stops, and is started again elsewhere, when it meets [`Error::TooLong`] (then
+    /// on a thread of its own) or [`Error::Unlatched`] (then alone). With any other error nothing has happened,
+    /// and the client is told.
+    fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+/// Where a unit's commands run.
+pub struct Scope<'a> {
+    pub session: &'a mut Session,
+    pub txn: &'a mut WriteTxn,
+    pub held: &'a mut Held,
+}
+
+impl Scope<'_> {
+    /// Whether the unit has a thread of its own, where it may take its time.
+    pub fn is_patient(&self) -> bool {
+        self.txn.is_patient()
+    }
+
+    /// Runs one command; an error that the client is to be told is a reply. A command whose latch is held
+    /// by someone else cannot wait for it here.
+    pub fn call(&mut self, command: &'static Command, args: &Args<'_>) -> Result<Reply> {
+        let call = Call {
+            command,
+            args: *args,
+            database: self.session.database,
+            protocol: self.session.protocol,
+            client: self.session.client.id,
+        };
+        match command.handler {
+            Handler::Session(handler) => return or_error(handler(self.session, args)),
+            Handler::Admin(_) if !self.is_patient() => return Err(Error::TooLong),
+            Handler::Admin(handler) => return or_error(handler(&self.session.server, args)),
+            // What would have to wait for itself.
+            Handler::Container | Handler::Unit(_) => {
+                let name = command.full_name;
+                return Ok(Reply::error(format!(
+                    "ERR {name} is not possible inside a transaction"
+                )));
+            }
+            _ => {}
+        }
+        if !self.held.try_extend(&call.request()) {
+            return Err(Error::Unlatched);
+        }
+        self.txn.mark_in_unit(call.database);
+        let txn = &mut *self.txn;
+        let result = match command.handler {
+            Handler::Point(handler) => handler(Point::latched(txn), args),
+            Handler::Read(handler) => handler(txn, args),
+            Handler::Write(handler) | Handler::Exclusive(handler) => handler(txn, args),
+            Handler::Effect(handler) => handler(&self.session.server, txn, args),
+            Handler::Blocking(blocking) => {
+                let reply = (blocking.attempt)(txn, args, None);
+                reply.map(|reply| reply.unwrap_or(blocking.nothing()))
+            }
+            Handler::Session(_) | Handler::Admin(_) | Handler::Container | Handler::Unit(_) => {
+                Ok(Reply::Null)
+            }
+        };
+        if command.is_write() {
+            if result.is_err() {
+                self.txn.undo();
+            }
+        } else {
+            self.session.server.stats.looked_up(self.txn.lookups());
+        }
+        or_error(result)
+    }
+
+    /// Appends a reply. One that is long needs a thread of its own, which it may occupy until it is complete.
+    pub fn write(&self, reply: Reply, protocol: Protocol, out: &mut Vec<u8>) -> Result<()> {
+        if let Reply::Stream(_) = &reply
+            && !self.is_patient()
+        {
+            return Err(Error::TooLong);
+        }
+        let written = reply.write(&mut Writer::new(out, protocol));
+        written.map_err(|error| Error::reply(format!("ERR {error}")))
+    }
+}
+
+/// What the client is to be told, good or bad; an error that is none of its business stays one.
+fn or_error(result: Result<Reply>) -> Result<Reply> {
+    match result {
+        Err(error @ (Error::TooLong | Error::Unlatched)) => Err(error),
+        Err(error) => Ok(Reply::error(crate::turn::error_text(&error))),
+        Ok(reply) => Ok(reply),
+    }
+}

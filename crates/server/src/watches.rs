@@ -1,0 +1,154 @@
+//! WATCH: who wants to know whether a key changes.
+//!
+//! A change is noted when the command that makes it has run, under the latches of its keys and before its commit.
+//! WATCH and EXEC hold the latches of the watched keys too, shared: so whatever happened to a key before WATCH is
+//! not held against it, and whatever happens after is known when EXEC looks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_store::{Key, ReadTxn, Result};
+use parking_lot::Mutex;
+
+use crate::interest::Interest;
+
+type Watched = (u32, Box<[u8]>);
+
+/// Everything that is watched.
+pub struct Watches {
+    watchers: Mutex<HashMap<Watched, Vec<Watcher>>>,
+    interest: Arc<Interest>,
+}
+
+struct Watcher {
+    dirty: Arc<AtomicBool>,
+    /// The key had expired already: that it is deleted is no change.
+    was_expired: bool,
+}
+
+/// What one client watches, until it is dropped.
+pub struct Watch {
+    all: Arc<Watches>,
+    dirty: Arc<AtomicBool>,
+    keys: Vec<WatchedKey>,
+}
+
+struct WatchedKey {
+    database: u32,
+    name: Box<[u8]>,
+    was_expired: bool,
+}
+
+impl Watches {
+    pub fn new(interest: Arc<Interest>) -> Watches {
+        Watches {
+            watchers: Mutex::default(),
+            interest,
+        }
+    }
+
+    /// A watch of nothing yet.
+    pub fn begin(self: &Arc<Self>) -> Watch {
+        Watch {
+            all: self.clone(),
+            dirty: Arc::default(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// A key has changed.
+    pub fn touch(&self, txn: &ReadTxn, database: u32, name: &[u8]) -> Result<()> {
+        let mut watchers = self.watchers.lock();
+        if watchers.is_empty() {
+            return Ok(());
+        }
+        let Some(watchers) = watchers.get_mut(&(database, Box::from(name))) else {
+            return Ok(());
+        };
+        let key = Key::new(txn.index_of(database), name);
+        let is_gone = txn.find_even_expired(&key)?.is_none();
+        for watcher in watchers {
+            if is_gone && std::mem::take(&mut watcher.was_expired) {
+                continue;
+            }
+            watcher.dirty.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// A database is not what it was: every key of it has changed that exists, or did.
+    pub fn touch_all(&self, txn: &ReadTxn, database: u32, index_before: u64) -> Result<()> {
+        let watchers = self.watchers.lock();
+        let here = watchers.iter().filter(|((of, _), _)| *of == database);
+        for ((_, name), watchers) in here {
+            for index in [index_before, txn.index_of(database)] {
+                if txn.peek(&Key::new(index, name))?.is_some() {
+                    let dirty = watchers.iter().map(|watcher| &watcher.dirty);
+                    dirty.for_each(|dirty| dirty.store(true, Ordering::Relaxed));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// Watches one more key, whose latch is held.
+    pub fn add(&mut self, txn: &ReadTxn, name: &[u8]) -> Result<()> {
+        let database = txn.database();
+        let is_known = |key: &WatchedKey| key.database == database && *key.name == *name;
+        if self.keys.iter().any(is_known) {
+            return Ok(());
+        }
+        let key = txn.key(name);
+        let was_expired = txn.find_even_expired(&key)?.is_some() && txn.peek(&key)?.is_none();
+        self.all.interest.add();
+        let mut watchers = self.all.watchers.lock();
+        let watchers = watchers.entry((database, name.into())).or_default();
+        watchers.push(Watcher {
+            dirty: self.dirty.clone(),
+            was_expired,
+        });
+        self.keys.push(WatchedKey {
+            database,
+            name: name.into(),
+            was_expired,
+        });
+        Ok(())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &*key.name)
+    }
+
+    /// Whether one of the keys has changed, or expired, since. Their latches are held.
+    pub fn has_changed(&self, txn: &ReadTxn) -> Result<bool> {
+        if self.dirty.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        for watched in self.keys.iter().filter(|key| !key.was_expired) {
+            let key = Key::new(txn.index_of(watched.database), &watched.name);
+            if txn.find_even_expired(&key)?.is_some() && txn.peek(&key)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut all = self.all.watchers.lock();
+        for WatchedKey { database, name, .. } in self.keys.drain(..) {
+            let key = (database, name);
+            if let Some(watchers) = all.get_mut(&key) {
+                watchers.retain(|watcher| !Arc::ptr_eq(&watcher.dirty, &self.dirty));
+                if watchers.is_empty() {
+                    all.remove(&key);
+                }
+            }
+            self.all.interest.remove();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a transaction does that is not a row, and is seen outside: events and messages.
+//!
+//! They are gathered in the transaction and shown when it is committed, so nothing is seen that a crash could take
+//! back, and a command that is undone, or run twice, is heard of once or never.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Something happened to a key.
+    Event {
+        class: EventClass,
+        name: &'static str,
+        database: u32,
+        key: Box<[u8]>,
+    },
+    /// PUBLISH, and SPUBLISH.
+    Message {
+        channel: Box<[u8]>,
+        text: Box<[u8]>,
+        is_sharded: bool,
+    },
+    /// What clients keep of a key is outdated.
+    Outdated {
+        key: Box<[u8]>,
+        /// The client that changed it; none if it was none.
+        by: Option<u64>,
+    },
+    /// What clients keep of anything is.
+    AllOutdated { by: Option<u64> },
+}
+
+/// The classes of events that can be asked for, by Redis' letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum EventClass {
+    /// `g`: whatever can happen to a key of any type.
+    Generic = 1 << 2,
+    /// `$`
+    String = 1 << 3,
+    /// `l`
+    List = 1 << 4,
+    /// `s`
+    Set = 1 << 5,
+    /// `h`
+    Hash = 1 << 6,
+    /// `z`
+    Zset = 1 << 7,
+    /// `x`
+    Expired = 1 << 8,
+    /// `e`
+    Evicted = 1 << 9,
+    /// `t`
+    Stream = 1 << 10,
+    /// `m`: a key was asked for that is not there.
+    Missed = 1 << 11,
+    /// `d`
+    Module = 1 << 13,
+    /// `n`
+    New = 1 << 14,
+}
+
+/// Shows effects to whom they concern.
+pub trait Observer: Send + Sync {
+    /// In the order in which they came about; all of one commit, which is visible. The latches of whoever
+    /// committed are still held.
+    fn show(&self, effects: Vec<Effect>);
+}
+
+/// Who wants to know of changes.
+#[derive(Default)]
+pub struct Listeners {
+    /// The classes of events that somebody wants: nothing is computed for the sake of others.
+    classes: AtomicU32,
+    observer: OnceLock<Box<dyn Observer>>,
+}
+
+impl Listeners {
+    /// Whether somebody wants to know of such events.
+    #[inline]
+    pub fn hear(&self, class: EventClass) -> bool {
+        self.classes.load(Ordering::Relaxed) & class as u32 != 0
+    }
+
+    /// The classes to tell of, from now on.
+    pub fn listen(&self, classes: u32) {
+        self.classes.store(classes, Ordering::Relaxed);
+    }
+
+    /// Who shows effects; the first who asks.
+    pub fn observe(&self, observer: Box<dyn Observer>) {
+        // There is one server to a store.
+        let _ = self.observer.set(observer);
+    }
+
+    pub(crate) fn show(&self, effects: Vec<Effect>) {
+        if let Some(observer) = self.observer.get() {
+            observer.show(effects);
+        }
+    }
+}
