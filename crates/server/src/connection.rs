@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag};
+use crate::observe::Ran;
 use crate::session::{Replies, Session};
 use crate::transaction::Queue;
 use crate::turn::{self, Outcome, Worker};
@@ -511,7 +512,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let sends = self.sends;
                 self.execute(command, args).await?;
                 let has_failed = self.sends == sends && self.count_error();
-                self.count_call(command, has_failed);
+                self.count_call(command, &args, has_failed);
             }
         }
         self.gulp.commands += 1;
@@ -566,12 +567,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// One look at the clock per command: a command begins when the one before it ends.
-    fn count_call(&mut self, command: &'static Command, has_failed: bool) {
+    fn count_call(&mut self, command: &'static Command, args: &Args<'_>, has_failed: bool) {
         let now = Instant::now();
         let took = now.duration_since(std::mem::replace(&mut self.resumed, now));
         let server = &self.session.server;
         let tracks_latency = server.live.tracks_latency.load(Ordering::Relaxed);
         server.stats.ran(command, took, has_failed, tracks_latency);
+        let ran = Ran {
+            client: &self.session.client,
+            database: self.session.database,
+            command,
+            args,
+        };
+        ran.time(server, took);
+        ran.show(server);
     }
 
     /// Finds the command and decides whether it may run.

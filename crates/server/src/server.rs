@@ -12,7 +12,10 @@ use crate::blocked::Blocked;
 use crate::client::Clients;
 use crate::config::{Config, Live, Settings};
 use crate::interest::Interest;
+use crate::monitors::Monitors;
 use crate::pause::Pause;
+use crate::slowlog::Slowlog;
+use crate::spikes::Spikes;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::watches::Watches;
@@ -29,6 +32,9 @@ pub struct Server {
     pub watches: Arc<Watches>,
     pub blocked: Arc<Blocked>,
     pub tracking: Tracking,
+    pub monitors: Arc<Monitors>,
+    pub slowlog: Slowlog,
+    pub spikes: Spikes,
     pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
@@ -55,6 +61,9 @@ impl Server {
             watches: Arc::new(Watches::new(interest.clone())),
             blocked: Arc::new(Blocked::new(interest.clone())),
             tracking: Tracking::default(),
+            monitors: Arc::default(),
+            slowlog: Slowlog::default(),
+            spikes: Spikes::default(),
             interest,
             moves: Moves::default(),
             stats: Stats::default(),

@@ -8,6 +8,7 @@ use cairn_resp::Protocol;
 
 use crate::client::Client;
 use crate::config::is_local;
+use crate::monitors::Monitor;
 use crate::server::Server;
 use crate::transaction::Queue;
 use crate::watches::Watch;
@@ -39,6 +40,7 @@ pub struct Session {
     /// The commands since MULTI.
     pub queue: Option<Queue>,
     pub watch: Option<Watch>,
+    pub monitor: Option<Monitor>,
 }
 
 impl Session {
@@ -56,6 +58,7 @@ impl Session {
             listens: false,
             queue: None,
             watch: None,
+            monitor: None,
         }
     }
 
@@ -103,6 +106,7 @@ impl Session {
         self.client.name.lock().clear();
         self.queue = None;
         self.watch = None;
+        self.monitor = None;
     }
 }
 

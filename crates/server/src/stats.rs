@@ -118,13 +118,13 @@ impl Stats {
         }
     }
 
-    /// A command was known, and refused.
-    /// The same for a command inside of another, with the text of its error if it has failed.
+    /// A command ran inside of another. If it has failed, this is the text of its error.
     pub fn counted(&self, command: &Command, took: Duration, error: Option<&[u8]>) {
         error.into_iter().for_each(|text| self.error(text));
-        self.ran(command, took, error.is_some(), false);
+        self.ran(command, took, error.is_some(), true);
     }
 
+    /// A command was known, and refused.
     pub fn rejected(&self, command: &Command) {
         let shard = &self.commands[shard()][command.number()];
         shard.rejected.fetch_add(1, Ordering::Relaxed);

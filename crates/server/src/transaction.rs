@@ -6,6 +6,7 @@ use cairn_resp::{Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
 
 use crate::command::{Args, Command, OwnedArgs};
+use crate::observe::Ran;
 use crate::session::Session;
 use crate::turn::Call;
 use crate::unit::{Scope, Unit};
@@ -93,17 +94,29 @@ impl Unit for Exec {
             return Ok(());
         }
         Writer::new(out, scope.session.protocol).array(self.queue.len());
+        let mut results = Vec::with_capacity(self.queue.len());
         for (command, args) in &self.queue.calls {
             let started = Instant::now();
-            let before = out.len();
+            let start = out.len();
             let reply = args.with(|args| scope.call(command, args))?;
             scope.write(reply, scope.session.protocol, out)?;
-            let text = out[before..].strip_prefix(b"-");
-            scope
-                .session
-                .server
-                .stats
-                .counted(command, started.elapsed(), text);
+            results.push((start, started.elapsed(), scope.session.database));
+        }
+        // It has come to its end, and will not be started again: now it counts.
+        let session = &*scope.session;
+        for ((command, args), (start, took, database)) in self.queue.calls.iter().zip(results) {
+            let error = out[start..].strip_prefix(b"-");
+            session.server.stats.counted(command, took, error);
+            args.with(|args| {
+                let ran = Ran {
+                    client: &session.client,
+                    database,
+                    command,
+                    args,
+                };
+                ran.time(&session.server, took);
+                ran.show(&session.server);
+            });
         }
         Ok(())
     }

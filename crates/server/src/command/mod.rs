@@ -27,6 +27,7 @@ mod stream;
 mod string;
 mod syntax;
 mod transaction;
+mod watching;
 mod zset;
 
 use std::sync::LazyLock;
@@ -264,6 +265,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         server::COMMANDS,
         config::COMMANDS,
         introspection::COMMANDS,
+        watching::COMMANDS,
         debug::COMMANDS,
     ]
     .into_iter()
@@ -317,6 +319,11 @@ static BY_NUMBER: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
 /// How many commands there are, subcommands included.
 pub fn count() -> usize {
     BY_NUMBER.len()
+}
+
+/// Every command and every subcommand that is shown.
+pub fn every() -> impl Iterator<Item = &'static Command> {
+    BY_NUMBER.iter().copied()
 }
 
 pub fn by_number(number: usize) -> Option<&'static Command> {

@@ -29,6 +29,13 @@ pub struct Live {
     pub query_buffer_limit: AtomicUsize,
     /// Whether the time that each command takes goes into a histogram.
     pub tracks_latency: AtomicBool,
+    /// From how many microseconds on a command is looked at: the least of the next two.
+    pub noteworthy_us: AtomicU64,
+    /// The same for the slow log; the largest number: never.
+    pub slow_us: AtomicU64,
+    pub slowlog_len: AtomicUsize,
+    /// From how many milliseconds on something is a spike; zero: never.
+    pub spike_ms: AtomicU64,
 }
 
 impl Live {
@@ -44,6 +51,10 @@ impl Live {
             protected_mode: AtomicBool::new(true),
             query_buffer_limit: AtomicUsize::new(1 << 30),
             tracks_latency: AtomicBool::new(true),
+            noteworthy_us: AtomicU64::new(10_000),
+            slow_us: AtomicU64::new(10_000),
+            slowlog_len: AtomicUsize::new(128),
+            spike_ms: AtomicU64::new(0),
         }
     }
 }
@@ -116,6 +127,32 @@ pub fn set_query_buffer_limit(live: &Live, value: &[u8]) {
 pub fn set_latency_tracking(live: &Live, value: &[u8]) {
     live.tracks_latency
         .store(value == b"yes", Ordering::Relaxed);
+}
+
+pub fn set_slower_than(live: &Live, value: &[u8]) {
+    let micros = number::parse_i64(value).and_then(|micros| u64::try_from(micros).ok());
+    live.slow_us
+        .store(micros.unwrap_or(u64::MAX), Ordering::Relaxed);
+    set_noteworthy(live);
+}
+
+pub fn set_slowlog_len(live: &Live, value: &[u8]) {
+    live.slowlog_len
+        .store(unsigned(value) as usize, Ordering::Relaxed);
+}
+
+pub fn set_spike(live: &Live, value: &[u8]) {
+    live.spike_ms.store(unsigned(value), Ordering::Relaxed);
+    set_noteworthy(live);
+}
+
+fn set_noteworthy(live: &Live) {
+    let spike = match live.spike_ms.load(Ordering::Relaxed) {
+        0 => u64::MAX,
+        milliseconds => milliseconds.saturating_mul(1000),
+    };
+    let slow = live.slow_us.load(Ordering::Relaxed);
+    live.noteworthy_us.store(slow.min(spike), Ordering::Relaxed);
 }
 
 pub fn set_log_level(_: &Live, value: &[u8]) {

@@ -99,6 +99,9 @@ pub static PARAMETERS: &[Parameter] = &[
         .immutable()
         .flag("Who may use DEBUG: nobody (no), everybody (yes), clients of this machine (local)"),
     yes_no("latency-tracking", "yes").applies(live::set_latency_tracking),
+    number("latency-monitor-threshold", 0, LONG, "0").applies(live::set_spike),
+    number("slowlog-log-slower-than", -1, LONG, "10000").applies(live::set_slower_than),
+    number("slowlog-max-len", 0, LONG, "128").applies(live::set_slowlog_len),
     // What OBJECT ENCODING calls a value, see `encodings`.
     number("hash-max-listpack-entries", 0, LONG, "512")
         .alias("hash-max-ziplist-entries")
@@ -254,7 +257,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("cluster-port", 0, PORT, "0").immutable(),
     number("cluster-replica-validity-factor", 0, INT, "10").alias("cluster-slave-validity-factor"),
     number("io-threads", 1, 128, "1").immutable(),
-    number("latency-monitor-threshold", 0, LONG, "0"),
     number("lfu-decay-time", 0, INT, "1"),
     number("lfu-log-factor", 0, INT, "10"),
     number("list-compress-depth", 0, INT, "0"),
@@ -270,8 +272,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("replica-announce-port", 0, PORT, "0").alias("slave-announce-port"),
     number("replica-priority", 0, INT, "100").alias("slave-priority"),
     number("shutdown-timeout", 0, INT, "10"),
-    number("slowlog-log-slower-than", -1, LONG, "10000"),
-    number("slowlog-max-len", 0, LONG, "128"),
     number("socket-mark-id", 0, u32::MAX as i64, "0").immutable(),
     number("stream-node-max-entries", 0, LONG, "100"),
     number("tcp-backlog", 0, INT, "511").immutable(),

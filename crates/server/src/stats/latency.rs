@@ -74,6 +74,26 @@ impl Latency {
         LARGEST
     }
 
+    /// How many calls took at most about a microsecond, two, four and so on, in microseconds; only where it
+    /// grows.
+    pub fn doublings(&self) -> Vec<(u64, u64)> {
+        let mut doublings = Vec::new();
+        let (mut bucket, mut seen, mut before) = (0, 0, 0);
+        for power in 10..=36 {
+            // What two digits do not tell apart from the power itself counts as well.
+            let end = (1u64 << power) + (1 << (power - 7));
+            while bucket < BUCKETS && top_of(bucket) < end {
+                seen += self.buckets[bucket].load(Ordering::Relaxed);
+                bucket += 1;
+            }
+            if seen > before {
+                doublings.push(((end - 1) / 1000, seen));
+                before = seen;
+            }
+        }
+        doublings
+    }
+
     pub fn reset(&self) {
         for bucket in &self.buckets {
             bucket.store(0, Ordering::Relaxed);

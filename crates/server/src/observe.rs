@@ -1,0 +1,107 @@
+//! Who looks on while commands run: MONITOR, SLOWLOG and LATENCY.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::client::Client;
+use crate::command::{Args, Command, Flag};
+use crate::server::Server;
+
+/// A command has run.
+pub struct Ran<'a> {
+    pub client: &'a Client,
+    /// The one selected when it had run.
+    pub database: u32,
+    pub command: &'static Command,
+    pub args: &'a Args<'a>,
+}
+
+impl Ran<'_> {
+    /// Shows it to those who monitor the server, if there are any.
+    #[inline]
+    pub fn show(&self, server: &Server) {
+        if server.monitors.is_any() {
+            self.show_as(server, &self.client.peer.to_string());
+        }
+    }
+
+    /// The same for a command that a script ran.
+    #[inline]
+    pub fn show_of_script(&self, server: &Server) {
+        if server.monitors.is_any() {
+            self.show_as(server, "lua");
+        }
+    }
+
+    #[cold]
+    fn show_as(&self, server: &Server, origin: &str) {
+        // What administrators do may hold secrets.
+        if !self.command.has(Flag::Admin) && !self.command.has(Flag::SkipMonitor) {
+            let words = redacted(self.command, self.args);
+            server.monitors.show(self.database, origin, &words);
+        }
+    }
+
+    /// Takes note of it if it took long.
+    #[inline]
+    pub fn time(&self, server: &Server, took: Duration) {
+        let noteworthy = server.live.noteworthy_us.load(Ordering::Relaxed);
+        if took.as_micros() as u64 >= noteworthy {
+            self.note(server, took);
+        }
+    }
+
+    #[cold]
+    fn note(&self, server: &Server, took: Duration) {
+        let live = &server.live;
+        let slow_us = live.slow_us.load(Ordering::Relaxed);
+        if took.as_micros() as u64 >= slow_us && !self.command.has(Flag::SkipSlowlog) {
+            let words = redacted(self.command, self.args);
+            let most = live.slowlog_len.load(Ordering::Relaxed);
+            server.slowlog.add(self.client, &words, took, most);
+        }
+        let spike_ms = live.spike_ms.load(Ordering::Relaxed);
+        if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {
+            let is_fast = self.command.has(Flag::Fast);
+            let event = if is_fast { "fast-command" } else { "command" };
+            server.spikes.add(event, took);
+        }
+    }
+}
+
+const HIDDEN: &[u8] = b"(redacted)";
+
+/// The words of a command without its secrets.
+fn redacted<'a>(command: &Command, args: &Args<'a>) -> SmallVec<[&'a [u8]; 8]> {
+    let mut words: SmallVec<[&[u8]; 8]> = args.iter().copied().collect();
+    let is = |word: &[u8], other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+    match command.full_name {
+        "auth" => words[1..].fill(HIDDEN),
+        "hello" => {
+            if let Some(at) = args.iter().position(|word| is(word, "auth")) {
+                words
+                    .iter_mut()
+                    .skip(at + 1)
+                    .take(2)
+                    .for_each(|word| *word = HIDDEN);
+            }
+        }
+        "config|set" => {
+            for at in (2..args.len().saturating_sub(1)).step_by(2) {
+                let secrets = [
+                    "requirepass",
+                    "masterauth",
+                    "masteruser",
+                    "tls-key-file-pass",
+                ];
+                if secrets.iter().any(|name| is(args[at], name)) {
+                    words[at + 1] = HIDDEN;
+                }
+            }
+        }
+        _ => {}
+    }
+    words
+}
