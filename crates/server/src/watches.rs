@@ -37,7 +37,7 @@ pub struct Watch {
 struct WatchedKey {
     database: u32,
     name: Box<[u8]>,
-    was_expired: bool,
+    existed: bool,
 }
 
 impl Watches {
@@ -102,7 +102,8 @@ impl Watch {
             return Ok(());
         }
         let key = txn.key(name);
-        let was_expired = txn.find_even_expired(&key)?.is_some() && txn.peek(&key)?.is_none();
+        let existed = txn.peek(&key)?.is_some();
+        let was_expired = !existed && txn.find_even_expired(&key)?.is_some();
         self.all.interest.add();
         let mut watchers = self.all.watchers.lock();
         let watchers = watchers.entry((database, name.into())).or_default();
@@ -113,7 +114,7 @@ impl Watch {
         self.keys.push(WatchedKey {
             database,
             name: name.into(),
-            was_expired,
+            existed,
         });
         Ok(())
     }
@@ -127,9 +128,10 @@ impl Watch {
         if self.dirty.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        for watched in self.keys.iter().filter(|key| !key.was_expired) {
+        // That a key expires is nobody's command.
+        for watched in self.keys.iter().filter(|key| key.existed) {
             let key = Key::new(txn.index_of(watched.database), &watched.name);
-            if txn.find_even_expired(&key)?.is_some() && txn.peek(&key)?.is_none() {
+            if txn.peek(&key)?.is_none() {
                 return Ok(true);
             }
         }
