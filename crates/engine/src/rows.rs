@@ -201,6 +201,11 @@ impl Rows {
         }
     }
 
+    /// How many changes that are not stored yet the walk has been given.
+    pub fn carried(&self) -> usize {
+        self.overlay.changes.len()
+    }
+
     /// Moves so that `next` gives the first row at or after `key` (at or before it, walking backward).
     pub fn seek(&mut self, key: &[u8]) {
         self.positioned = true;

@@ -37,7 +37,7 @@ use crate::table::{Slot, Table};
 const ROW_OVERHEAD: usize = 80;
 /// The most young rows that a walk shows by itself; it waits for a drain if there are more. To drain a row takes
 /// some ten times as long as to carry it along, so this is many; the walks that follow find them drained.
-const MOST_IN_A_WALK: usize = 256 * 1024;
+const MOST_IN_A_WALK: usize = 1024 * 1024;
 /// The most that it looks at to find those in its range.
 const MOST_LOOKED_AT: usize = 4 * MOST_IN_A_WALK;
 /// The same for walks that nobody waits for: they had better wait, since many of them come.

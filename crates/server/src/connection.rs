@@ -244,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if requests.parsed.len() > 1 {
             let database = self.session.database;
             let names = requests.likely_keys(&self.input);
-            self.session.server.store.expect(database, names);
+            self.worker.expect(database, names);
         }
         self.look_ahead(requests)
     }

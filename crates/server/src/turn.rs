@@ -150,6 +150,15 @@ impl Worker {
         &self.server.store
     }
 
+    /// Has the processor bring near what commands will ask for first: see [`cairn_store::ReadTxn::expect_calls`].
+    pub fn expect<'n>(
+        &self,
+        database: u32,
+        named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
+    ) {
+        self.turn.borrow().txn.expect_calls(database, named);
+    }
+
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
     /// done nothing.
     pub fn run(self: &Rc<Self>, call: &Call<'_>, out: &mut Vec<u8>) -> Step {

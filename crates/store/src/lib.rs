@@ -14,6 +14,7 @@ mod count;
 pub mod databases;
 mod effects;
 mod error;
+mod expect;
 mod expirer;
 mod fresh;
 mod garbage;

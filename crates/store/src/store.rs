@@ -4,12 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row;
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_engine::{
-    Batch, Clock, Commit, Committer, Engine, EngineError, EngineOptions, Expected, Family,
-    LOCAL_REGION, LocalCommitter, SyncMode, TimeSource,
+    Batch, Clock, Commit, Committer, Engine, EngineError, EngineOptions, Family, LOCAL_REGION,
+    LocalCommitter, SyncMode, TimeSource,
 };
 
 use crate::count::Counts;
@@ -18,7 +17,6 @@ use crate::effects::{Effect, Listeners};
 use crate::error::{Error, Result};
 use crate::expirer::Expirer;
 use crate::fresh::StagingRow;
-use crate::key::Key;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
 use crate::queues::Queues;
@@ -190,49 +188,6 @@ impl Store {
 
     pub(crate) fn legacy_is_gone(&self) {
         self.may_have_legacy.store(false, Ordering::Release);
-    }
-
-    /// Has the processor bring near what commands will ask for first. Each names a key, and something in it: if
-    /// it is the same key, that is what they will have to wait for.
-    pub fn expect<'n>(
-        &self,
-        database: u32,
-        named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
-    ) {
-        let index = self.databases.index_of(database);
-        let mut names = named.clone().map(|(name, _)| name);
-        let Some(first) = names.next() else {
-            return;
-        };
-        if names.all(|name| name == first) {
-            self.expect_elements(&Key::new(index, first), named.map(|(_, sub)| sub));
-        } else {
-            let names = named.map(|(name, _)| name);
-            self.latches.expect(names.clone());
-            self.expect_keys(index, names);
-        }
-    }
-
-    pub(crate) fn expect_keys<'n>(&self, index: u64, names: impl Iterator<Item = &'n [u8]>) {
-        let mut rows = Expected::default();
-        for name in names {
-            rows.add(Family::Metadata, Key::new(index, name).metadata());
-        }
-        self.engine.expect(&rows);
-    }
-
-    fn expect_elements<'n>(&self, key: &Key, subs: impl Iterator<Item = &'n [u8]>) {
-        let metadata = self.engine.get_in_memory(Family::Metadata, key.metadata());
-        if let Some(Some(row)) = metadata
-            && let Ok(metadata) = Metadata::decode(&row)
-            && let Body::Collection { version, .. } = metadata.body
-        {
-            let mut rows = Expected::default();
-            for sub in subs {
-                rows.add(Family::Data, &key.data(version, sub));
-            }
-            self.engine.expect(&rows);
-        }
     }
 
     /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The

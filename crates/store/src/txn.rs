@@ -285,11 +285,6 @@ impl ReadTxn {
         Key::new(self.index(), name)
     }
 
-    /// Has keys brought near that will be asked for, if they are not very many.
-    pub fn expect(&self, names: &[&[u8]]) {
-        self.store.expect_keys(self.index(), names.iter().copied());
-    }
-
     /// To be called once per row in every walk (reads of single rows count by themselves): a command that
     /// goes far must not hold up the connections that share its thread.
     #[inline]

@@ -1,0 +1,84 @@
+//! What commands will ask for first, brought near before they run.
+
+use cairn_encoding::chunk::index_sub;
+use cairn_encoding::metadata::{Body, Metadata};
+use cairn_engine::{Expected, Family};
+
+use crate::key::Key;
+
+use crate::txn::ReadTxn;
+
+/// How many elements a list is expected to be asked for at either end.
+const AT_AN_END: u64 = 16;
+
+impl ReadTxn {
+    /// Has the processor bring near what commands will ask for first. Each names a key, and something in it: if
+    /// it is the same key, that is what they will have to wait for.
+    pub fn expect_calls<'n>(
+        &self,
+        database: u32,
+        named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
+    ) {
+        let index = self.index_of(database);
+        let mut names = named.clone().map(|(name, _)| name);
+        let Some(first) = names.next() else {
+            return;
+        };
+        if names.all(|name| name == first) {
+            self.expect_elements(&Key::new(index, first), named.map(|(_, sub)| sub));
+        } else {
+            let names = named.map(|(name, _)| name);
+            self.store().latches().expect(names.clone());
+            self.expect_keys(index, names);
+        }
+    }
+
+    /// Has keys brought near that will be asked for, if they are not very many.
+    pub fn expect(&self, names: &[&[u8]]) {
+        self.expect_keys(self.index(), names.iter().copied());
+    }
+
+    fn expect_keys<'n>(&self, index: u64, names: impl Iterator<Item = &'n [u8]>) {
+        let mut rows = Expected::default();
+        for name in names {
+            rows.add(Family::Metadata, Key::new(index, name).metadata());
+        }
+        self.store().engine().expect(&rows);
+    }
+
+    fn expect_elements<'n>(&self, key: &Key, mut subs: impl Iterator<Item = &'n [u8]>) {
+        let Some(row) = self.row_in_memory(Family::Metadata, key.metadata()) else {
+            return;
+        };
+        let Ok(metadata) = Metadata::decode(&row) else {
+            return;
+        };
+        let engine = self.store().engine();
+        match metadata.body {
+            Body::Collection { version, .. } => {
+                let mut rows = Expected::default();
+                for sub in subs {
+                    rows.add(Family::Data, &key.data(version, sub));
+                }
+                engine.expect(&rows);
+            }
+            // Nothing else is named by those who pop: one end or the other.
+            Body::List {
+                version,
+                head,
+                tail,
+                ..
+            } if subs.all(<[u8]>::is_empty) => {
+                let count = AT_AN_END.min(tail - head);
+                for ends in [head..head + count, tail - count..tail] {
+                    let mut rows = Expected::default();
+                    for index in ends {
+                        rows.add(Family::Data, &key.data(version, &index_sub(index)));
+                    }
+                    engine.expect(&rows);
+                }
+            }
+            _ => {}
+        }
+    }
+}
