@@ -184,13 +184,16 @@ fn fact(name: &str, value: impl ToString, meaning: String) -> [String; 3] {
 
 fn flags_in_words(metadata: &Metadata<'_>) -> String {
     let kind = metadata.kind();
-    let chunked = match metadata.body {
+    let particular = match metadata.body {
         Body::Chunked { .. } => "bit 4: chunked; ",
+        Body::Collection {
+            is_counted: true, ..
+        } => "bit 5: counted; ",
         _ => "",
     };
     let code = kind as u8;
     format!(
-        "bit 7: 64-bit counters; {chunked}bits 3-0: type {code}, {}",
+        "bit 7: 64-bit counters; {particular}bits 3-0: type {code}, {}",
         kind.name()
     )
 }

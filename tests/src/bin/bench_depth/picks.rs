@@ -24,6 +24,8 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
         ("ZRANDMEMBER", Kind::Zset),
         ("SPOP", Kind::Set),
     ] {
+        let name = format!("{}:many", kind.name());
+        trial.count_elements(&name, &format!("{command} {name}"));
         let (rounds, commands) = (trial.scale.rounds, trial.scale.commands / 8);
         let client = RefCell::new(&mut trial.client);
         let cost = |size: &'static str| {

@@ -61,8 +61,8 @@ impl Table {
         self.bar(what, "", "", measured, unit, most);
     }
 
-    /// Something that cannot be measured yet.
-    pub fn skipped(&mut self, what: &str) {
+    /// Something that is worth knowing and has no bar.
+    pub fn remark(&mut self, what: &str) {
         println!("-    {what}");
     }
 

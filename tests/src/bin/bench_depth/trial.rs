@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value};
 use cairn_tests::figures;
@@ -18,22 +20,42 @@ pub struct Settings {
     pub port: Option<u16>,
 }
 
+/// How long the elements of a large collection may take to be counted.
+const COUNT_LIMIT: Duration = Duration::from_secs(120);
+
 pub struct Trial<'s> {
     pub server: Server,
     pub scale: &'s Scale,
+    settings: &'s Settings,
     pub client: Client,
     _scratch: TempDir,
 }
 
 impl<'s> Trial<'s> {
-    pub fn begin(settings: &Settings, scale: &'s Scale) -> Trial<'s> {
+    pub fn begin(settings: &'s Settings, scale: &'s Scale) -> Trial<'s> {
+        Trial::with_flags(settings, scale, settings.port, &[])
+    }
+
+    /// The same with another server, that has these flags.
+    pub fn beside(&self, flags: &[&str]) -> Trial<'s> {
+        let port = self.settings.port.map(|port| port + 1);
+        Trial::with_flags(self.settings, self.scale, port, flags)
+    }
+
+    fn with_flags(
+        settings: &'s Settings,
+        scale: &'s Scale,
+        port: Option<u16>,
+        flags: &[&str],
+    ) -> Trial<'s> {
         let scratch = TempDir::with_prefix_in("cairn-depth-", &settings.dir)
             .expect("a directory for the data");
         let memory = format!("{}mb", settings.memory);
         let mut launch = Launch::cairn()
             .flags(["--memory", &memory])
+            .flags(flags)
             .dir(scratch.path().join("data"));
-        if let Some(port) = settings.port {
+        if let Some(port) = port {
             launch = launch.port(port);
         }
         let server = launch.start();
@@ -41,6 +63,7 @@ impl<'s> Trial<'s> {
             client: server.client(),
             server,
             scale,
+            settings,
             _scratch: scratch,
         }
     }
@@ -55,6 +78,24 @@ impl<'s> Trial<'s> {
         let reply = self.client.line(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
         reply
+    }
+
+    /// Asks a question about ranks, and waits until the elements are counted for its sake; how long that took.
+    pub fn count_elements(&mut self, name: &str, question: &str) -> Duration {
+        let started = Instant::now();
+        self.run(question);
+        while !self.is_counted(name) {
+            assert!(started.elapsed() < COUNT_LIMIT, "{name} is not counted");
+            thread::sleep(Duration::from_millis(20));
+        }
+        started.elapsed()
+    }
+
+    fn is_counted(&mut self, name: &str) -> bool {
+        let rows = self.run(&format!("DEBUG ROWS {name} LIMIT 1"));
+        let lines = rows.items().unwrap_or_default().iter();
+        let mut lines = lines.map(|line| String::from_utf8_lossy(line.as_bytes().unwrap_or(b"")));
+        lines.any(|line| line.contains("bit 5: counted"))
     }
 
     pub fn info(&mut self, section: &str, field: &str) -> u64 {
