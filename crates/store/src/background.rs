@@ -27,7 +27,7 @@ impl Default for Pace {
     fn default() -> Self {
         Pace {
             expire_interval: Duration::from_millis(100),
-            expire_batch: 256,
+            expire_batch: 32,
             reclaim_interval: Duration::from_secs(60),
         }
     }
@@ -42,6 +42,9 @@ const A_LITTLE: Duration = Duration::from_millis(20);
 const RECLAIM_STEP: usize = 1000;
 /// How many old-format strings are moved before it rests.
 const LEGACY_STEP: usize = 256;
+
+/// A key that has been due for so long is late.
+const LATE: Duration = Duration::from_secs(8);
 
 /// Runs until dropped.
 pub struct Background {
@@ -138,11 +141,15 @@ fn expire(pace: Pace) -> Job {
         let started = Instant::now();
         Ok(Next::Rest(match store.expire_some(pace.expire_batch)? {
             Progress::Idle => pace.expire_interval,
-            // As much rest as work: half a core for as long as there is much to do, and the foreground
-            // never waits for more than one batch.
-            Progress::More => started.elapsed(),
+            Progress::More { lag } => expirer_rest(started.elapsed(), lag),
         }))
     })
+}
+
+/// Twice as much rest as work while nothing is late: a third of a core, and the foreground never waits for more than
+/// one batch. The further it falls behind, the less.
+fn expirer_rest(worked: Duration, lag: Duration) -> Duration {
+    (worked * 2).div_f64(1.0 + lag.as_secs_f64() / LATE.as_secs_f64())
 }
 
 /// What others have told of is dealt with at once, flushed databases soon; dead versions are looked for, family by family,
@@ -221,4 +228,17 @@ fn count() -> Job {
             RECOUNT
         }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_expirer_rests_less_the_further_it_is_behind() {
+        let rest = |lag| expirer_rest(Duration::from_millis(10), Duration::from_secs(lag));
+        assert_eq!(rest(0), Duration::from_millis(20));
+        assert_eq!(rest(8), Duration::from_millis(10));
+        assert_eq!(rest(72), Duration::from_millis(2));
+    }
 }

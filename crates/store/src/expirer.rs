@@ -3,11 +3,13 @@
 //! Expired keys are invisible at once, whatever this module does; here they are removed. The `expiry`
 //! rows lie in time order, so what is due is at the front. Each is checked against the key's metadata
 //! under the key's latch (a plain SET leaves the old row behind, so a row may be stale), and goes in an
-//! ordinary batch together with the key.
+//! ordinary batch together with the key. One look at the index serves several batches: what was found is
+//! checked when its turn comes.
 //!
 //! A batch that leaves nothing due behind also raises the watermark: everything that was due before it
 //! has been dealt with. The compaction filters need that, since they never read a clock.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,14 +17,14 @@ use std::time::{Duration, Instant};
 use cairn_encoding::metadata::has_expired;
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{SystemKey, value};
-use cairn_engine::{Family, LOCAL_REGION};
+use cairn_engine::{Family, LOCAL_REGION, Value};
 use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::key::Key;
 use crate::latch::{Mode, Request};
 use crate::store::Store;
-use crate::txn::{Patience, WriteTxn};
+use crate::txn::{Found, Patience, Row, Stamp, WriteTxn};
 
 /// What the expirer has done, and whether it may.
 #[derive(Default)]
@@ -72,7 +74,10 @@ impl Expirer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     Idle,
-    More,
+    /// What was dealt with last had been due for so long.
+    More {
+        lag: Duration,
+    },
 }
 
 impl Store {
@@ -83,55 +88,95 @@ impl Store {
             return Ok(Progress::Idle);
         }
         let mut place = expirer.place.lock();
+        if place.ahead.is_empty() {
+            self.look_ahead(&mut place)?;
+        }
+        let progress = self.expire_ahead(&mut place, limit);
+        if progress.is_err() {
+            // What was taken out is found again from the beginning.
+            *place = Place::default();
+        }
+        progress
+    }
+
+    fn look_ahead(&self, place: &mut Place) -> Result<()> {
         if place.since.is_none_or(|since| since.elapsed() > LOOK_BACK) {
             *place = Place::beginning();
         }
-        let now_ms = self.clock().now_ms();
-        let due = self.due_rows(&place.after, now_ms, limit)?;
+        place.looked_at_ms = self.clock().now_ms();
+        place.ahead = self
+            .due_rows(&place.after, place.looked_at_ms, LOOK_AHEAD)?
+            .into();
+        place.is_all = place.ahead.len() < LOOK_AHEAD;
+        Ok(())
+    }
+
+    fn expire_ahead(self: &Arc<Self>, place: &mut Place, limit: usize) -> Result<Progress> {
+        let count = limit.min(place.ahead.len());
+        let due: Vec<Vec<u8>> = place.ahead.drain(..count).collect();
         let Some(last) = due.last() else {
             return Ok(Progress::Idle);
         };
-        // Keys that others work on are left for the next time: nobody shall wait for the expirer.
         let mut held = self.latches().none();
-        let mut skipped = None;
         let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        let (mut expired, mut dealt_with) = (0, 0);
+        let (mut rows, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for row in &due {
             let Ok(RowKey::Expiry { at_ms, index, key }) = RowKey::decode_expiry(row) else {
                 tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
                 continue;
             };
+            // Keys that others work on are left for the next time: nobody shall wait for the expirer.
             let mut request = Request::default();
             request.add(key, Mode::Exclusive);
-            if !held.try_extend(&request) {
-                skipped = skipped.or(Some(row));
-                continue;
+            if held.try_extend(&request) {
+                rows.push(row);
+                keys.push(Key::new(index, key));
+                times.push(at_ms);
+            } else {
+                place.skipped.get_or_insert_with(|| row.clone());
             }
-            expired += u64::from(expire(&mut txn, &Key::new(index, key), at_ms)?);
-            txn.delete(Family::Expiry, row);
-            dealt_with += 1;
         }
-        let is_last = due.len() < limit;
-        if is_last && skipped.is_none() {
+        let mut expired = 0;
+        let stamps = stamps(&txn, &keys)?;
+        for (number, (key, stamp)) in keys.iter().zip(stamps).enumerate() {
+            // Not if the key has changed since the row was written.
+            let at_ms = times[number];
+            let is_due =
+                |stamp: &Stamp| stamp.expire_ms == at_ms && has_expired(at_ms, txn.now_ms());
+            if let Some(stamp) = stamp.filter(is_due) {
+                txn.remove(key, &stamp);
+                expired += 1;
+            }
+            txn.delete(Family::Expiry, rows[number]);
+        }
+        let is_round_done = place.ahead.is_empty();
+        let is_last = is_round_done && place.is_all;
+        if is_last && place.skipped.is_none() {
             txn.put(
                 Family::Meta,
                 &SystemKey::Watermark {
                     region: LOCAL_REGION,
                 }
                 .encode(),
-                value::encode_watermark(now_ms),
+                value::encode_watermark(place.looked_at_ms),
             );
         }
         self.commit_blocking(&mut txn)?;
+        let expirer = self.expirer();
         expirer.expired_keys.fetch_add(expired, Ordering::Relaxed);
         expirer
             .stale_rows
-            .fetch_add(dealt_with - expired, Ordering::Relaxed);
-        place.after = skipped.unwrap_or(last).clone();
-        Ok(if is_last {
-            Progress::Idle
-        } else {
-            Progress::More
+            .fetch_add(rows.len() as u64 - expired, Ordering::Relaxed);
+        // While there is more ahead, what was skipped lies behind; then it comes first.
+        place.after = match is_round_done {
+            true => place.skipped.take().unwrap_or_else(|| last.clone()),
+            false => last.clone(),
+        };
+        Ok(match (is_last, times.last()) {
+            (false, Some(at_ms)) => Progress::More {
+                lag: Duration::from_millis(self.clock().now_ms().saturating_sub(*at_ms)),
+            },
+            _ => Progress::Idle,
         })
     }
 
@@ -156,12 +201,21 @@ impl Store {
 /// come late, written by a command that began before its time was up.
 const LOOK_BACK: Duration = Duration::from_secs(10);
 
+/// How many rows are found at once. To find them means to pass over the young rows of all that was just deleted.
+const LOOK_AHEAD: usize = 1024;
+
 /// Where the expirer has got to. Walking from the beginning each time would mean to step over the
 /// remains of everything that was deleted before.
 #[derive(Default)]
 struct Place {
     after: Vec<u8>,
     since: Option<Instant>,
+    /// What the last look has found and was not dealt with yet, and whether that was all.
+    ahead: VecDeque<Vec<u8>>,
+    is_all: bool,
+    looked_at_ms: u64,
+    /// The first that could not be dealt with since.
+    skipped: Option<Vec<u8>>,
 }
 
 impl Place {
@@ -171,18 +225,27 @@ impl Place {
         Place {
             after,
             since: Some(Instant::now()),
+            ..Place::default()
         }
     }
 }
 
-/// Deletes the key if it is due by the row that says so.
-fn expire(txn: &mut WriteTxn, key: &Key, at_ms: u64) -> Result<bool> {
-    let stamp = match txn.find_even_expired(key)? {
-        Some(found) if found.expire_ms == at_ms && has_expired(at_ms, txn.now_ms()) => {
-            found.stamp()
+/// What each of the keys is now, expired or not.
+fn stamps(txn: &WriteTxn, keys: &[Key]) -> Result<Vec<Option<Stamp>>> {
+    let store = txn.store();
+    let names: Vec<&[u8]> = keys.iter().map(Key::metadata).collect();
+    let found = store
+        .engine()
+        .get_many_quietly(Family::Metadata, &names)?
+        .into_iter()
+        .zip(keys);
+    let stamp = |(row, key): (Option<Value<'_>>, &Key)| match row {
+        Some(value) => Ok(Some(Found::of_metadata(Row::Stored(value))?.stamp())),
+        // It may lie in the old format.
+        None if store.may_have_legacy() => {
+            Ok(txn.find_even_expired(key)?.map(|found| found.stamp()))
         }
-        _ => return Ok(false),
+        None => Ok(None),
     };
-    txn.remove(key, &stamp);
-    Ok(true)
+    found.map(stamp).collect()
 }

@@ -155,7 +155,7 @@ impl Found<'_> {
     }
 
     #[inline]
-    fn of_metadata(row: Row<'_>) -> Result<Found<'_>> {
+    pub(crate) fn of_metadata(row: Row<'_>) -> Result<Found<'_>> {
         let metadata = Metadata::decode(&row)?;
         let shape = match metadata.body {
             Body::Inline(value) => Shape::Inline {

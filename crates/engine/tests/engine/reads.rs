@@ -47,6 +47,45 @@ fn background_work_reads_what_is_there_and_keeps_none_of_it() {
 }
 
 #[test]
+fn many_rows_are_read_at_once_wherever_they_lie_and_each_block_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let key = |n: u32| n.to_be_bytes();
+    commit(&engine, |batch| {
+        for n in 0..100 {
+            batch.put(FAMILY, &key(n), n.to_string());
+        }
+    });
+    engine.flush().unwrap();
+    drop(engine);
+    let engine = open(directory.path());
+    commit(&engine, |batch| {
+        batch.put(FAMILY, &key(1), *b"young");
+        batch.delete(FAMILY, &key(2));
+    });
+    let asked = [70, 2, 3, 1, 1000, 3, 90].map(key);
+    let asked: Vec<&[u8]> = asked.iter().map(|key| &key[..]).collect();
+    let before = block_reads();
+    let found = engine.get_many_quietly(FAMILY, &asked).unwrap();
+    let found: Vec<_> = found.iter().map(|value| value.as_deref()).collect();
+    let stored = |text: &'static str| Some(text.as_bytes());
+    assert_eq!(
+        found,
+        [
+            stored("70"),
+            None,
+            stored("3"),
+            stored("young"),
+            None,
+            stored("3"),
+            stored("90")
+        ]
+    );
+    // The filter, the index and the one block of rows, none of which was kept.
+    assert!(block_reads() - before <= 3);
+}
+
+#[test]
 fn blocks_are_counted_that_this_thread_reads_from_files() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
