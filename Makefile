@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential crash clients conformance selftest fuzz bench instructions \
+.PHONY: run build test lint unit scripts differential crash clients apps conformance selftest fuzz bench instructions \
         larger-than-memory bench-depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
@@ -47,6 +47,11 @@ differential: build test-tools
 # redis-py and ioredis, from their packages.
 clients: build test-tools
 	tests/clients/run
+
+# Job queues, locks and rate limiters, from their packages. Any server will do: make apps PORT=6379, which is
+# emptied. ONLY="bull redlock" runs these alone.
+apps: $(if $(PORT),,build) test-tools
+	$(if $(PORT),CAIRN_TEST_ADDR=127.0.0.1:$(PORT)) $(if $(ONLY),ONLY="$(ONLY)") tests/apps/run
 
 # Redis' own test suite, from Debian's source package.
 conformance: build test-tools
