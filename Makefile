@@ -27,7 +27,7 @@ lint: build-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-# Unit and property tests, golden scripts, the differential test, crash and power-cut tests.
+# Unit and property tests, golden scripts, the differential, concurrency, crash and power-cut tests.
 unit: build test-tools
 	$(CARGO) test --release --workspace
 

@@ -4,6 +4,7 @@
 //! a socket with a decoder of its own, and so every test that runs against Cairn runs against a real
 //! redis-server as well: that is how the tests themselves are checked.
 
+pub mod bank;
 pub mod check;
 pub mod client;
 pub mod differential;
