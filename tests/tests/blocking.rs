@@ -27,7 +27,10 @@ fn waiter(server: &Server, line: &str) -> Client {
     client.flush().expect("sent");
     let started = Instant::now();
     while figures::info(&mut asker, "clients", "blocked_clients") == before {
-        assert!(started.elapsed() < Duration::from_secs(10), "{line}: never waits");
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{line}: never waits"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     client
@@ -47,7 +50,16 @@ fn run(client: &mut Client, line: &str) -> Value {
 fn first_come_first_served() {
     for server in servers() {
         let mut waiters: Vec<Client> = (0..20)
-            .map(|n| waiter(&server, if n % 2 == 0 { "BLPOP a b 0" } else { "BLPOP b a 0" }))
+            .map(|n| {
+                waiter(
+                    &server,
+                    if n % 2 == 0 {
+                        "BLPOP a b 0"
+                    } else {
+                        "BLPOP b a 0"
+                    },
+                )
+            })
             .collect();
         let mut pusher = server.client();
         for (number, waiter) in waiters.iter_mut().enumerate() {
@@ -81,12 +93,36 @@ fn every_way_in_which_a_key_comes_to_be_wakes() {
     let ways: [(&str, &str, &[&str]); 9] = [
         ("BLPOP k 0", "k x", &["RPUSH other x", "RENAME other k"]),
         ("BLPOP k 0", "k x", &["RPUSH other x", "COPY other k"]),
-        ("BRPOP k 0", "k x", &["RPUSH other x", "LMOVE other k LEFT LEFT"]),
-        ("BLPOP k 0", "k x", &["SET k string", "RPUSH other x", "COPY other k REPLACE"]),
-        ("BLPOP k 0", "k x", &["SELECT 1", "RPUSH k x", "SWAPDB 0 1", "SELECT 0"]),
-        ("BLPOP k 0", "k x", &["SELECT 1", "RPUSH k x", "MOVE k 0", "SELECT 0"]),
-        ("BZPOPMIN k 0", "k x 1", &["ZADD other 1 x", "ZUNIONSTORE k 1 other"]),
-        ("BZPOPMAX k 0", "k x 1", &["ZADD other 1 x", "ZRANGESTORE k other 0 -1"]),
+        (
+            "BRPOP k 0",
+            "k x",
+            &["RPUSH other x", "LMOVE other k LEFT LEFT"],
+        ),
+        (
+            "BLPOP k 0",
+            "k x",
+            &["SET k string", "RPUSH other x", "COPY other k REPLACE"],
+        ),
+        (
+            "BLPOP k 0",
+            "k x",
+            &["SELECT 1", "RPUSH k x", "SWAPDB 0 1", "SELECT 0"],
+        ),
+        (
+            "BLPOP k 0",
+            "k x",
+            &["SELECT 1", "RPUSH k x", "MOVE k 0", "SELECT 0"],
+        ),
+        (
+            "BZPOPMIN k 0",
+            "k x 1",
+            &["ZADD other 1 x", "ZUNIONSTORE k 1 other"],
+        ),
+        (
+            "BZPOPMAX k 0",
+            "k x 1",
+            &["ZADD other 1 x", "ZRANGESTORE k other 0 -1"],
+        ),
         ("BZPOPMIN k 0", "k x 1", &["MULTI", "ZADD k 1 x", "EXEC"]),
     ];
     for server in servers() {
@@ -158,7 +194,10 @@ fn nothing_is_popped_for_a_client_that_has_gone() {
                 assert!(started.elapsed() < Duration::from_secs(10));
             }
             run(&mut client, &format!("RPUSH list {round}"));
-            assert_eq!(run(&mut client, "LPOP list"), Value::bulk(round.to_string()));
+            assert_eq!(
+                run(&mut client, "LPOP list"),
+                Value::bulk(round.to_string())
+            );
         }
     }
 }
@@ -173,7 +212,10 @@ fn waiting_ends_in_time_or_when_it_is_ended() {
             assert_eq!(client.line(&line), Value::NullArray);
             let took = started.elapsed();
             let least = Duration::from_millis(u64::from(milliseconds));
-            assert!(took >= least && took < least + Duration::from_secs(2), "{took:?}");
+            assert!(
+                took >= least && took < least + Duration::from_secs(2),
+                "{took:?}"
+            );
         }
         let mut other = server.client();
         let Value::Int(id) = run(&mut other, "CLIENT ID") else {
@@ -191,7 +233,10 @@ fn waiting_ends_in_time_or_when_it_is_ended() {
                 Value::NullArray => assert_eq!(expected, "null"),
                 reply => {
                     let text = format!("{reply:?}");
-                    assert!(text.contains("UNBLOCKED") && expected == "UNBLOCKED", "{text}");
+                    assert!(
+                        text.contains("UNBLOCKED") && expected == "UNBLOCKED",
+                        "{text}"
+                    );
                 }
             }
             assert_eq!(run(&mut client, &unblock), Value::Int(0));
@@ -246,7 +291,11 @@ fn thousands_wait_for_nothing() {
     push.extend(elements.iter().map(String::as_str));
     let started = Instant::now();
     assert_eq!(client.command(&push), Value::Int(WAITERS as i64));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
     let mut got: Vec<String> = waiters
         .iter_mut()
         .map(|waiter| match waiter.receive() {

@@ -6,12 +6,13 @@
 //! between them. The clients' replies are sent when that is committed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 use cairn_resp::{Protocol, Reply};
-use cairn_store::{Held, Key, Result, Type, WriteTxn};
+use cairn_store::{Error, Held, Key, Result, Type, WriteTxn};
 use parking_lot::Mutex;
 
 use crate::client::Client;
@@ -109,11 +110,11 @@ impl Waiter {
     /// Nobody else can serve it from now on.
     fn claim(&self) -> bool {
         let mut state = self.state.lock();
-        let is_waiting = matches!(state.stage, Stage::Waiting);
-        if is_waiting {
+        let is_here = matches!(state.stage, Stage::Waiting) && !self.client.is_killed();
+        if is_here {
             state.stage = Stage::Claimed;
         }
-        is_waiting
+        is_here
     }
 
     fn give_back(&self) {
@@ -264,7 +265,7 @@ impl Blocked {
         held: &mut Held,
         changed: Vec<Changed>,
         served: &mut Vec<Served>,
-    ) -> Result<()> {
+    ) {
         let mut ready = VecDeque::from(changed);
         while let Some(key) = ready.pop_front() {
             if !self.is_awaited(&key) {
@@ -273,19 +274,33 @@ impl Blocked {
             let mut after = None;
             loop {
                 let stored = Key::new(txn.index_of(key.0), &key.1);
-                let Some(kind) = txn.peek(&stored)?.map(|found| found.kind()) else {
-                    break;
+                let found = txn.uncounted(|txn| Ok(txn.peek(&stored)?.map(|found| found.kind())));
+                let kind = match found {
+                    Ok(Some(kind)) => kind,
+                    Ok(None) => break,
+                    Err(error) => {
+                        let error: Error = error;
+                        tracing::error!("those who wait for a key could not be served: {error}");
+                        break;
+                    }
                 };
                 let Some(waiter) = self.next(&key, kind, &mut after) else {
                     break;
                 };
                 if let Some(reply) = waiter.serve(txn, held, &key.1) {
                     served.push(Served { waiter, reply });
-                    ready.extend(note_changes(server, txn, None)?);
+                    ready.extend(note_changes(server, txn, None));
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Has everyone try again.
+    pub fn retry_all(&self) {
+        let waiting = self.waiting.lock();
+        for waiter in waiting.values().flat_map(BTreeMap::values) {
+            waiter.end_waiting(Ending::Retry);
+        }
     }
 }
 
@@ -305,21 +320,25 @@ impl Waiter {
                 return None;
             }
             txn.mark(self.database);
-            let reply = match (self.blocking.attempt)(txn, args, Some(key)) {
+            let attempt = AssertUnwindSafe(|| (self.blocking.attempt)(txn, args, Some(key)));
+            let result = catch_unwind(attempt).unwrap_or_else(|_| {
+                tracing::error!("{} panicked, and was undone", self.command.name);
+                Err(Error::fixed("ERR internal error: see the server's log"))
+            });
+            if result.is_err() {
+                txn.undo();
+            }
+            let reply = match result {
                 Ok(Some(reply)) => reply,
                 Ok(None) => {
                     self.give_back();
                     return None;
                 }
-                Err(cairn_store::Error::TooLong) => {
-                    txn.undo();
+                Err(Error::TooLong) => {
                     self.end(Ending::Retry);
                     return None;
                 }
-                Err(error) => {
-                    txn.undo();
-                    Reply::error(error_text(&error))
-                }
+                Err(error) => Reply::error(error_text(&error)),
             };
             let written = reply.to_bytes(self.protocol);
             Some(written.unwrap_or_else(|error| format!("-ERR {error}\r\n").into_bytes()))

@@ -33,6 +33,7 @@ pub struct Client {
     last_command: AtomicUsize,
     is_blocked: AtomicBool,
     is_busy: AtomicBool,
+    is_killed: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -116,9 +117,15 @@ impl Client {
 
     /// Ends the connection from outside.
     pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::Relaxed);
         if let Some(task) = &*self.task.lock() {
             task.abort();
         }
+    }
+
+    /// Whether it is about to end.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
     }
 
     fn flags(&self) -> &'static str {
@@ -239,6 +246,7 @@ impl Clients {
             last_command: AtomicUsize::new(NO_COMMAND),
             is_blocked: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
+            is_killed: AtomicBool::new(false),
             task: Mutex::new(None),
         });
         self.connected.lock().insert(id, client.clone());

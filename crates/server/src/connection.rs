@@ -25,7 +25,7 @@ use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag};
 use crate::observe::Ran;
 use crate::session::{Replies, Session};
-use crate::transaction::Queue;
+use crate::transaction::{self, Queue};
 use crate::turn::{self, Outcome, Worker};
 
 /// Room made for each read.
@@ -439,7 +439,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether the client has gone, while it waits for something else.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Gone> {
-        let has_ended = self.read_ahead(context, READ_AHEAD);
+        let limit = &self.session.server.live.query_buffer_limit;
+        let limit = limit.load(Ordering::Relaxed).saturating_add(1);
+        let has_ended = self.read_ahead(context, limit);
         if has_ended || self.check_input().is_err() {
             return Poll::Ready(Gone);
         }
@@ -490,29 +492,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.reply_start = self.output.len();
         match self.admit(&args) {
             Err(error) => {
-                if let Some(queue) = &mut self.session.queue {
-                    queue.is_aborted = true;
-                }
+                let error = self.refuse_in_transaction(&args, error);
                 if let Some(command) = command::named(&args) {
                     self.session.server.stats.rejected(command);
                 }
                 self.write_reply(error_reply(error))?;
                 self.count_error();
             }
-            Ok(command) if self.session.queue.is_some() && !command.runs_at_once() => {
-                let queue = self.session.queue.get_or_insert_default();
-                queue.push(command, &args);
-                self.write_reply(Reply::Simple("QUEUED"))?;
-            }
             Ok(command) => {
                 let writes = self.session.queue.as_ref().is_some_and(Queue::writes);
                 if self.session.server.pause.holds(command, writes) {
                     self.wait_for_pause(command, writes).await?;
                 }
-                let sends = self.sends;
-                self.execute(command, args).await?;
-                let has_failed = self.sends == sends && self.count_error();
-                self.count_call(command, &args, has_failed);
+                if let Some(queue) = &mut self.session.queue
+                    && !command.runs_at_once()
+                {
+                    queue.push(command, &args);
+                    self.write_reply(Reply::Simple("QUEUED"))?;
+                } else {
+                    let sends = self.sends;
+                    self.execute(command, args).await?;
+                    let has_failed = self.sends == sends && self.count_error();
+                    self.count_call(command, &args, has_failed);
+                }
             }
         }
         self.gulp.commands += 1;
@@ -529,6 +531,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(())
+    }
+
+    /// A command was refused: if it is among those after MULTI, there will be no transaction.
+    fn refuse_in_transaction(&mut self, args: &Args<'_>, error: Error) -> Error {
+        let Some(queue) = &mut self.session.queue else {
+            return error;
+        };
+        if command::named(args).is_some_and(|command| command.full_name == "exec") {
+            self.session.queue = None;
+            self.session.watch = None;
+            return transaction::aborted(&error);
+        }
+        queue.is_aborted = true;
+        error
     }
 
     /// The client does not want the reply of the command that has just run.
@@ -550,7 +566,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (server, client) = (self.session.server.clone(), self.session.client.clone());
         client.runs(command);
         let _blocked = client.block();
-        server.pause.wait(command, writes).await;
+        tokio::select! {
+            () = server.pause.wait(command, writes) => {}
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        }
         self.resumed = Instant::now();
         Ok(())
     }
@@ -580,7 +599,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             args,
         };
         ran.time(server, took);
-        ran.show(server);
+        // Of those who wait it is told when they begin.
+        if !command.has(Flag::Blocking) {
+            ran.show(server);
+        }
     }
 
     /// Finds the command and decides whether it may run.

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cairn_store::{Effect, Held, Result, WriteTxn};
+use cairn_store::{Effect, Held, WriteTxn};
 
 use crate::blocked::Served;
 use crate::server::Server;
@@ -40,13 +40,13 @@ pub fn attend(
     held: &mut Held,
     by: Option<u64>,
     served: &mut Vec<Served>,
-) -> Result<()> {
-    let changed = note_changes(server, txn, by)?;
-    server.blocked.serve(server, txn, held, changed, served)
+) {
+    let changed = note_changes(server, txn, by);
+    server.blocked.serve(server, txn, held, changed, served);
 }
 
 /// Tells those who watch keys, or keep copies of them, what was changed; returns it.
-pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Result<Vec<Changed>> {
+pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec<Changed> {
     let databases = txn.databases_now();
     let mut changed: Vec<Changed> = Vec::new();
     for (index, name) in txn.changed_keys() {
@@ -62,7 +62,7 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Res
         }
     }
     for (database, name) in &changed {
-        server.watches.touch(txn, *database, name)?;
+        server.watches.touch(txn, *database, name);
     }
     if server.tracking.is_on() {
         for (_, name) in &changed {
@@ -74,7 +74,7 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Res
         for (database, index_before) in before.into_iter().enumerate() {
             let database = database as u32;
             if txn.index_of(database) != index_before {
-                server.watches.touch_all(txn, database, index_before)?;
+                server.watches.touch_all(txn, database, index_before);
                 changed.extend(server.blocked.keys_of(database));
             }
         }
@@ -82,5 +82,5 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Res
             txn.add_effect(Effect::AllOutdated { by });
         }
     }
-    Ok(changed)
+    changed
 }

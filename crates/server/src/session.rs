@@ -41,6 +41,8 @@ pub struct Session {
     pub queue: Option<Queue>,
     pub watch: Option<Watch>,
     pub monitor: Option<Monitor>,
+    /// What runs now is one of several commands, and may not wait or stay.
+    pub is_in_unit: bool,
 }
 
 impl Session {
@@ -59,6 +61,7 @@ impl Session {
             queue: None,
             watch: None,
             monitor: None,
+            is_in_unit: false,
         }
     }
 

@@ -5,10 +5,10 @@ use std::time::Instant;
 use cairn_resp::{Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
 
-use crate::command::{Args, Command, OwnedArgs};
+use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
 use crate::session::Session;
-use crate::turn::Call;
+use crate::turn::{Call, error_text};
 use crate::unit::{Scope, Unit};
 use crate::watches::Watch;
 
@@ -27,12 +27,24 @@ impl Queue {
 
     /// Whether one of them writes.
     pub fn writes(&self) -> bool {
-        self.calls.iter().any(|(command, _)| command.is_write())
+        let writes = |command: &Command| command.is_write() || command.has(Flag::MayReplicate);
+        self.calls.iter().any(|(command, _)| writes(command))
     }
 
     pub fn len(&self) -> usize {
         self.calls.len()
     }
+
+    fn has(&self, flag: Flag) -> bool {
+        self.calls.iter().any(|(command, _)| command.has(flag))
+    }
+}
+
+/// What a client is told whose transaction is over because EXEC itself was refused.
+pub fn aborted(error: &Error) -> Error {
+    let reason = error_text(error);
+    let reason = reason.strip_prefix(b"ERR ").unwrap_or(&reason);
+    Error::reply([b"EXECABORT Transaction discarded because of: ", reason].concat())
 }
 
 /// EXEC.
@@ -45,15 +57,18 @@ pub struct Exec {
 impl Exec {
     /// Takes what the session has queued.
     pub fn take(session: &mut Session) -> Result<Exec> {
+        let queue = session.queue.take();
+        let queue = queue.ok_or(Error::fixed("ERR EXEC without MULTI"))?;
         let watch = session.watch.take();
-        let queue = session
-            .queue
-            .take()
-            .ok_or(Error::fixed("ERR EXEC without MULTI"))?;
         if queue.is_aborted {
             return Err(Error::fixed(
                 "EXECABORT Transaction discarded because of previous errors.",
             ));
+        }
+        if queue.has(Flag::DenyOom)
+            && let Err(error) = session.server.store.check_room()
+        {
+            return Err(aborted(&error));
         }
         let mut request = Request::default();
         for (command, args) in &queue.calls {
@@ -87,6 +102,10 @@ impl Unit for Exec {
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {
+        // What administrators do is not to be done twice: where it may take its time it comes to its end.
+        if !scope.is_patient() && self.queue.has(Flag::Admin) {
+            return Err(Error::TooLong);
+        }
         if let Some(watch) = &self.watch
             && watch.has_changed(scope.txn)?
         {

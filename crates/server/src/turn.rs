@@ -112,10 +112,6 @@ impl Call<'_> {
         if let Handler::Exclusive(_) = self.command.handler {
             return Request::everything();
         }
-        if self.command.keys.0.is_empty() && !self.command.is_write() {
-            // It walks keys through one iterator, which shows one moment by itself.
-            return Request::nothing();
-        }
         let mut request = Request::default();
         let strongest = if self.command.is_write() {
             Mode::Exclusive
@@ -179,10 +175,15 @@ impl Worker {
     }
 
     fn attempt(self: &Rc<Self>, turn: &mut Turn, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
-        if let Handler::Point(handler) = call.command.handler {
+        let databases = self.store().databases();
+        let moves = databases.moves();
+        if let Handler::Point(handler) = call.command.handler
+            && moves.is_some()
+        {
             turn.txn.sample_time();
             match handler(Point::unlatched(&turn.txn), &call.args) {
                 Err(Error::Unlatched) => {}
+                _ if databases.moves() != moves => {}
                 result => {
                     self.server.stats.looked_up(turn.txn.lookups());
                     return finish(call, result, out);
@@ -273,13 +274,7 @@ impl Worker {
     fn attend(&self, turn: &mut Turn, client: u64) {
         if self.server.interest.is_any() {
             let (txn, held, served) = (&mut turn.txn, &mut turn.held, &mut turn.served);
-            report(interest::attend(
-                &self.server,
-                txn,
-                held,
-                Some(client),
-                served,
-            ));
+            interest::attend(&self.server, txn, held, Some(client), served);
         }
     }
 
@@ -344,7 +339,7 @@ impl Worker {
         match self.store().begin_commit(&mut turn.txn) {
             Begun::Done(result) => {
                 turn.held.let_go();
-                settle(&outcome, served, result);
+                settle(&self.server, &outcome, served, result);
             }
             Begun::Pending(commit) => {
                 let none = self.store().latches().none();
@@ -354,7 +349,7 @@ impl Worker {
                 tokio::task::spawn_local(async move {
                     let result = commit.finish(worker.store()).await;
                     drop(held);
-                    settle(&outcome, served, result);
+                    settle(&worker.server, &outcome, served, result);
                     worker.unfinished.set(worker.unfinished.get() - 1);
                     worker.finished.notify_waiters();
                 });
@@ -363,8 +358,17 @@ impl Worker {
     }
 }
 
-fn settle(outcome: &Outcome, served: Vec<Served>, result: Result<(), EngineError>) {
+fn settle(
+    server: &Server,
+    outcome: &Outcome,
+    served: Vec<Served>,
+    result: Result<(), EngineError>,
+) {
     let result = result.map_err(|error| error.to_string());
+    if result.is_err() {
+        // Some may wait because of a pop that has not happened.
+        server.blocked.retry_all();
+    }
     served.into_iter().for_each(|served| served.settle(&result));
     outcome.settle(result);
 }
@@ -378,8 +382,10 @@ fn start_unit(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let (before, database) = (out.len(), session.database);
+    session.is_in_unit = true;
     let mut scope = Scope { session, txn, held };
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
+    session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");
         Err(Error::fixed("ERR internal error: see the server's log"))
@@ -390,13 +396,6 @@ fn start_unit(
         session.select(database);
     }
     result
-}
-
-/// What cannot be told to those it concerns, because the storage fails, is told to the log.
-fn report(result: Result<()>) {
-    if let Err(error) = result {
-        tracing::error!("those who wait for keys could not be told: {error}");
-    }
 }
 
 fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
@@ -432,11 +431,31 @@ pub fn error_text(error: &Error) -> Vec<u8> {
     }
 }
 
-/// The head of a reply, and what is left of it.
-pub type LongReply = (Vec<u8>, Option<Box<dyn ReplyStream>>);
+/// What a long command answers.
+pub enum LongReply {
+    Whole(Vec<u8>),
+    /// The reply's head; the rest follows.
+    Streaming(Vec<u8>, Box<dyn ReplyStream>),
+    /// It has found nothing, and has to wait.
+    Nothing,
+}
+
+/// Runs a command that walks over the keys of a database on a thread of its own. It shows one moment by itself,
+/// that at which its walk was opened, so it needs no latch; unless the databases are moved in just that moment.
+pub fn run_walk(server: &Server, call: &Call<'_>) -> Result<LongReply, StreamError> {
+    let (databases, latches) = (server.store.databases(), server.store.latches());
+    if let moves @ Some(_) = databases.moves() {
+        let reply = run_long(server, call, latches.none());
+        if databases.moves() == moves {
+            return reply;
+        }
+    }
+    let held = latches.acquire_blocking(Request::default());
+    run_long(server, call, held)
+}
 
 /// Runs a long command to its end on the thread of its own it needs: latches are held, nothing else is
-/// under way. The reply's head is returned, and what is left of it as a stream.
+/// under way.
 pub fn run_long(
     server: &Server,
     call: &Call<'_>,
@@ -460,18 +479,25 @@ pub fn run_long(
             }
             finish(call, result, &mut out)
         }
+        Handler::Blocking(blocking) => match (blocking.attempt)(&mut txn, &call.args, None) {
+            Ok(None) => return Ok(LongReply::Nothing),
+            Ok(Some(reply)) => {
+                let committed = commit_long(server, &mut txn, &mut held, call.client);
+                finish(call, committed.map(|()| reply), &mut out)
+            }
+            Err(error) => finish(call, Err(error), &mut out),
+        },
         // None of these does much.
-        Handler::Blocking(_)
-        | Handler::Effect(_)
+        Handler::Effect(_)
         | Handler::Unit(_)
         | Handler::Session(_)
         | Handler::Admin(_)
         | Handler::Container => Step::Done,
     };
     match step {
-        Step::Streaming(rest) => Ok((out, Some(rest))),
+        Step::Streaming(rest) => Ok(LongReply::Streaming(out, rest)),
         Step::Broken(error) => Err(error),
-        _ => Ok((out, None)),
+        _ => Ok(LongReply::Whole(out)),
     }
 }
 
@@ -507,13 +533,7 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
 fn commit_long(server: &Server, txn: &mut WriteTxn, held: &mut Held, client: u64) -> Result<()> {
     let mut served = Vec::new();
     if server.interest.is_any() {
-        report(interest::attend(
-            server,
-            txn,
-            held,
-            Some(client),
-            &mut served,
-        ));
+        interest::attend(server, txn, held, Some(client), &mut served);
     }
     let result = server.store.commit_blocking(txn);
     held.let_go();

@@ -44,7 +44,13 @@ impl Scope<'_> {
             client: self.session.client.id,
         };
         match command.handler {
-            Handler::Session(handler) => return or_error(handler(self.session, args)),
+            Handler::Session(handler) => {
+                let reply = or_error(handler(self.session, args));
+                if let Some(pause) = self.session.sleeps.take() {
+                    std::thread::sleep(pause);
+                }
+                return reply;
+            }
             Handler::Admin(_) if !self.is_patient() => return Err(Error::TooLong),
             Handler::Admin(handler) => return or_error(handler(&self.session.server, args)),
             // What would have to wait for itself.

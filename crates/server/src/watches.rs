@@ -58,38 +58,41 @@ impl Watches {
     }
 
     /// A key has changed.
-    pub fn touch(&self, txn: &ReadTxn, database: u32, name: &[u8]) -> Result<()> {
+    pub fn touch(&self, txn: &ReadTxn, database: u32, name: &[u8]) {
         let mut watchers = self.watchers.lock();
         if watchers.is_empty() {
-            return Ok(());
+            return;
         }
         let Some(watchers) = watchers.get_mut(&(database, Box::from(name))) else {
-            return Ok(());
+            return;
         };
-        let key = Key::new(txn.index_of(database), name);
-        let is_gone = txn.find_even_expired(&key)?.is_none();
+        let is_gone = watchers.iter().any(|watcher| watcher.was_expired) && {
+            let key = Key::new(txn.index_of(database), name);
+            // What cannot be read counts as changed.
+            txn.uncounted(|txn| matches!(txn.find_even_expired(&key), Ok(None)))
+        };
         for watcher in watchers {
             if is_gone && std::mem::take(&mut watcher.was_expired) {
                 continue;
             }
             watcher.dirty.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// A database is not what it was: every key of it has changed that exists, or did.
-    pub fn touch_all(&self, txn: &ReadTxn, database: u32, index_before: u64) -> Result<()> {
+    pub fn touch_all(&self, txn: &ReadTxn, database: u32, index_before: u64) {
         let watchers = self.watchers.lock();
         let here = watchers.iter().filter(|((of, _), _)| *of == database);
         for ((_, name), watchers) in here {
             for index in [index_before, txn.index_of(database)] {
-                if txn.peek(&Key::new(index, name))?.is_some() {
+                let key = Key::new(index, name);
+                // What cannot be read counts as changed.
+                if txn.uncounted(|txn| !matches!(txn.peek(&key), Ok(None))) {
                     let dirty = watchers.iter().map(|watcher| &watcher.dirty);
                     dirty.for_each(|dirty| dirty.store(true, Ordering::Relaxed));
                 }
             }
         }
-        Ok(())
     }
 }
 

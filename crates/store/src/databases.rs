@@ -18,9 +18,24 @@ const REGION: u64 = LOCAL_REGION;
 /// Which index each database has. Changed under the exclusive latch only, after the commit that says so.
 pub struct Databases {
     indexes: Vec<AtomicU64>,
+    /// Rises when a commit that changes them begins, and when it has ended: odd in between. Whoever reads without
+    /// a latch looks at it before and after, since rows and indexes do not become visible at the same moment.
+    moves: AtomicU64,
 }
 
 impl Databases {
+    /// How often they have moved; none while they do.
+    #[inline]
+    pub fn moves(&self) -> Option<u64> {
+        let moves = self.moves.load(Ordering::Acquire);
+        moves.is_multiple_of(2).then_some(moves)
+    }
+
+    /// A commit that changes them begins, or has ended.
+    pub(crate) fn note_move(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
     pub fn count(&self) -> u32 {
         self.indexes.len() as u32
     }
@@ -55,7 +70,8 @@ impl Databases {
             };
             indexes.push(AtomicU64::new(index));
         }
-        Ok((Databases { indexes }, missing))
+        let moves = AtomicU64::new(0);
+        Ok((Databases { indexes, moves }, missing))
     }
 }
 

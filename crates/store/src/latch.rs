@@ -390,6 +390,10 @@ impl Drop for Held {
 
 impl Table {
     fn try_extend(&mut self, held: &mut Grips, request: &Request) -> bool {
+        // Whoever is alone holds every latch; those who queue up for one wait for it to end.
+        if held.everything == Some(Mode::Exclusive) {
+            return true;
+        }
         let admits = |&(name, mode): &(Name, Mode)| {
             if name == EVERYTHING && held.everything >= Some(mode) {
                 return true;

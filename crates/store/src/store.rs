@@ -225,6 +225,12 @@ impl Store {
         result: Result<(), EngineError>,
         after: AfterCommit,
     ) -> Result<(), EngineError> {
+        if let (Ok(()), Some(indexes)) = (&result, &after.moved) {
+            self.databases.set(indexes);
+        }
+        if after.moved.is_some() {
+            self.databases.note_move();
+        }
         if result.is_err() {
             self.queues.clear();
             self.ranks.clear();
@@ -232,9 +238,6 @@ impl Store {
         result?;
         after.staged.into_iter().for_each(StagingRow::release);
         self.reclaimer.ledger().note(after.remains);
-        if let Some(indexes) = after.moved {
-            self.databases.set(&indexes);
-        }
         if !after.effects.is_empty() {
             self.listeners.show(after.effects);
         }
@@ -265,6 +268,9 @@ struct AfterCommit {
 impl AfterCommit {
     fn of(txn: &mut WriteTxn) -> (Batch, AfterCommit) {
         let (batch, moved) = txn.take_batch();
+        if moved.is_some() {
+            txn.store().databases().note_move();
+        }
         let after = AfterCommit {
             moved,
             staged: txn.take_staged(),

@@ -299,6 +299,14 @@ impl ReadTxn {
         }
     }
 
+    /// Reads without being counted: for what has to be known whatever the command has done so far.
+    pub fn uncounted<T>(&self, read: impl FnOnce(&ReadTxn) -> T) -> T {
+        let left = self.work_left.replace(None);
+        let result = read(self);
+        self.work_left.set(left);
+        result
+    }
+
     /// Whether this transaction may take its time (and wait for the disk).
     pub fn is_patient(&self) -> bool {
         self.work_left.get().is_none()

@@ -234,7 +234,7 @@ impl Command {
     /// Whether it is not queued after MULTI.
     pub fn runs_at_once(&self) -> bool {
         self.has(Flag::Transaction) && self.name != "unwatch"
-            || matches!(self.name, "quit" | "reset")
+            || matches!(self.full_name, "quit" | "reset")
     }
 
     #[inline]

@@ -78,11 +78,11 @@ fn exec(session: &mut Session, _: &Args) -> Result<Box<dyn Unit>> {
 }
 
 fn discard(session: &mut Session, _: &Args) -> Result<Reply> {
-    session.watch = None;
-    match session.queue.take() {
-        Some(_) => Ok(Reply::Ok),
-        None => Err(Error::fixed("ERR DISCARD without MULTI")),
+    if session.queue.take().is_none() {
+        return Err(Error::fixed("ERR DISCARD without MULTI"));
     }
+    session.watch = None;
+    Ok(Reply::Ok)
 }
 
 fn watch(session: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {

@@ -160,6 +160,11 @@ const LATENCY: &[Command] = &[
 ];
 
 fn monitor(session: &mut Session, _: &Args) -> Result<Reply> {
+    if session.is_in_unit {
+        return Err(Error::fixed(
+            "ERR MONITOR isn't allowed for DENY BLOCKING client",
+        ));
+    }
     session.listens = true;
     let monitors = session.server.monitors.clone();
     let client = session.client.clone();

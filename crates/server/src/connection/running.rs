@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
 use crate::blocked::{Ending, Place};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
+use crate::observe::Ran;
 use crate::session::Session;
-use crate::turn::{self, Call, Step};
+use crate::turn::{self, Call, LongReply, Step};
 use crate::unit::Unit;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -50,6 +51,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(error) => self.write_reply(error_reply(error)),
             },
             _ => {
+                if let Handler::Blocking(_) = command.handler {
+                    self.show_start(command, &args);
+                }
                 let call = Call {
                     command,
                     args,
@@ -60,6 +64,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.run_in_turn(&call).await
             }
         }
+    }
+
+    /// Shows a command to those who monitor the server before it runs: it may take its time.
+    fn show_start(&self, command: &'static Command, args: &Args<'_>) {
+        let ran = Ran {
+            client: &self.session.client,
+            database: self.session.database,
+            command,
+            args,
+        };
+        ran.show(&self.session.server);
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
@@ -91,7 +106,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Step::TooLong => {
                     self.leave_turn().await;
-                    return self.run_long(call).await;
+                    if self.run_long(call).await? {
+                        return Ok(());
+                    }
                 }
                 Step::Waits(blocking) => {
                     let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
@@ -103,6 +120,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let deadline = begun.deadline;
                     if self.wait_for_element(place, deadline).await? {
                         return Ok(());
+                    }
+                    if self.session.server.pause.holds(call.command, false) {
+                        self.wait_for_pause(call.command, false).await?;
                     }
                 }
                 // Only units do.
@@ -185,11 +205,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    async fn run_long(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+    /// True if it was answered.
+    async fn run_long(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
         let client = self.session.client.clone();
         let _busy = client.work();
         let server = self.session.server.clone();
-        let held = server.store.latches().acquire(call.request()).await;
+        let is_walk = call.command.keys.0.is_empty() && !call.command.is_write();
+        let latches = server.store.latches();
+        let held = match is_walk {
+            true => latches.none(),
+            false => latches.acquire(call.request()).await,
+        };
         let owned = OwnedArgs::new(&call.args);
         let &Call {
             command,
@@ -207,16 +233,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     protocol,
                     client,
                 };
-                turn::run_long(&server, &call, held)
+                match is_walk {
+                    true => turn::run_walk(&server, &call),
+                    false => turn::run_long(&server, &call, held),
+                }
             })
         })
         .await?;
-        let (head, rest) = result.map_err(|_| Gone)?;
-        self.output.extend_from_slice(&head);
-        match rest {
-            Some(rest) => self.stream_rest(rest).await,
-            None => Ok(()),
+        match result.map_err(|_| Gone)? {
+            LongReply::Nothing => return Ok(false),
+            LongReply::Whole(reply) => self.output.extend_from_slice(&reply),
+            LongReply::Streaming(head, rest) => {
+                self.output.extend_from_slice(&head);
+                self.stream_rest(rest).await?;
+            }
         }
+        Ok(true)
     }
 
     /// Waits until somebody has an element for this client, its time is up, or it goes; true if that was answered.
