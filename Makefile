@@ -9,8 +9,8 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential crash clients apps conformance selftest fuzz bench instructions \
-        larger-than-memory bench-depth build-tools test-tools clean
+.PHONY: run build test lint unit scripts differential crash clients apps conformance selftest fuzz bench \
+        instructions larger-than-memory bench-depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
