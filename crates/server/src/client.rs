@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use cairn_resp::Protocol;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::command::{self, Command};
 use crate::outbox::Outbox;
+use crate::output_limits::{Excess, OutputLimits};
+use crate::pubsub::Kind;
 
 /// One connection, as the rest of the server sees it. Its own task writes here; anyone may read.
 pub struct Client {
@@ -27,6 +30,12 @@ pub struct Client {
     pub input: Buffer,
     pub output: Buffer,
     pub outbox: Outbox,
+    pub is_monitor: AtomicBool,
+    /// How many commands it has queued since MULTI; negative if it has not begun a transaction.
+    pub queued: AtomicI64,
+    excess: Excess,
+    /// How many channels, patterns and shard channels it listens to.
+    subscriptions: [AtomicUsize; 3],
     /// Milliseconds since `connected` at the last command.
     last_active_ms: AtomicU64,
     /// The number of the last command; `NO_COMMAND` before the first.
@@ -107,8 +116,53 @@ impl Client {
 
     /// Whether it is up to the client that nothing happens, and has been for so long.
     pub fn is_idle(&self, milliseconds: u64) -> bool {
-        let is_waited_for = self.is_blocked() || self.is_busy.load(Ordering::Relaxed);
+        let is_waited_for =
+            self.is_blocked() || self.is_busy.load(Ordering::Relaxed) || self.is_subscriber();
         !is_waited_for && self.idle_ms() > milliseconds
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        if self.resp3.load(Ordering::Relaxed) {
+            Protocol::Resp3
+        } else {
+            Protocol::Resp2
+        }
+    }
+
+    pub fn note_subscriptions(&self, kind: Kind, count: usize) {
+        self.subscriptions[kind as usize].store(count, Ordering::Relaxed);
+    }
+
+    fn subscriptions(&self, kind: Kind) -> usize {
+        self.subscriptions[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether it listens to anything.
+    pub fn is_subscriber(&self) -> bool {
+        let mut counts = self.subscriptions.iter();
+        counts.any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Has it sent what `write` appends, unless too much waits for it already: then it is given up on.
+    pub fn push(&self, limits: &OutputLimits, write: impl FnOnce(&mut Vec<u8>)) {
+        let waiting = self.outbox.push(write) + self.output.used();
+        self.check_output(limits, waiting);
+    }
+
+    /// Gives up on it if too much waits to be sent, or much for too long.
+    pub fn check_output(&self, limits: &OutputLimits, waiting: usize) {
+        if self.excess.is_too_much(limits, self, waiting) {
+            let mut line = Vec::new();
+            self.describe(&mut line);
+            // What is lost now would have come out of order if it were sent after all.
+            if self.outbox.close() {
+                let line = String::from_utf8_lossy(line.trim_ascii_end());
+                tracing::warn!(
+                    "Client {line} scheduled to be closed ASAP for overcoming of output buffer limits."
+                );
+                self.kill();
+            }
+        }
     }
 
     pub fn set_task(&self, task: AbortHandle) {
@@ -128,20 +182,28 @@ impl Client {
         self.is_killed.load(Ordering::Relaxed)
     }
 
-    fn flags(&self) -> &'static str {
-        match (self.is_blocked(), self.no_evict.load(Ordering::Relaxed)) {
-            (false, false) => "N",
-            (true, false) => "b",
-            (false, true) => "e",
-            (true, true) => "be",
-        }
+    /// Its state in Redis' letters.
+    fn flags(&self) -> String {
+        let flags = [
+            ('O', self.is_monitor.load(Ordering::Relaxed)),
+            ('P', self.is_subscriber()),
+            ('x', self.queued.load(Ordering::Relaxed) >= 0),
+            ('b', self.is_blocked()),
+            ('e', self.no_evict.load(Ordering::Relaxed)),
+        ];
+        let set: String = flags
+            .iter()
+            .filter_map(|(letter, is_set)| is_set.then_some(*letter))
+            .collect();
+        if set.is_empty() { "N".into() } else { set }
     }
 
-    /// Its line in CLIENT LIST. What a connection of ours does not have, such as subscriptions, is shown
-    /// as a connection of Redis shows that it has none.
+    /// Its line in CLIENT LIST. What a connection of ours does not have is shown as a connection of Redis shows
+    /// that it has none.
     pub fn describe(&self, line: &mut Vec<u8>) {
         let (input, output) = (&self.input, &self.output);
-        let memory = input.capacity() + output.capacity() + size_of::<Client>();
+        let pushed = self.outbox.len();
+        let memory = input.capacity() + output.capacity() + pushed + size_of::<Client>();
         let mut head = String::new();
         let mut tail = String::new();
         // Writing to a string cannot fail.
@@ -152,19 +214,28 @@ impl Client {
         );
         let _ = write!(
             tail,
-            " age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free={} \
-             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={memory} events={} \
+            " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free={} \
+             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll={} omem={pushed} tot-mem={memory} events={} \
              cmd={} user=default redir=-1 resp={}",
             self.connected.elapsed().as_secs(),
             self.idle_ms() / 1000,
             self.flags(),
             self.database.load(Ordering::Relaxed),
+            self.subscriptions(Kind::Channel),
+            self.subscriptions(Kind::Pattern),
+            self.subscriptions(Kind::Shard),
+            self.queued.load(Ordering::Relaxed),
             input.used(),
             input.capacity().saturating_sub(input.used()),
             output.capacity(),
             output.most_used(),
             output.used(),
-            if output.used() > 0 { "rw" } else { "r" },
+            usize::from(pushed > 0),
+            if output.used() + pushed > 0 {
+                "rw"
+            } else {
+                "r"
+            },
             self.last_command(),
             if self.resp3.load(Ordering::Relaxed) {
                 3
@@ -242,6 +313,10 @@ impl Clients {
             input: Buffer::default(),
             output: Buffer::default(),
             outbox: Outbox::default(),
+            is_monitor: AtomicBool::new(false),
+            queued: AtomicI64::new(-1),
+            excess: Excess::default(),
+            subscriptions: Default::default(),
             last_active_ms: AtomicU64::new(0),
             last_command: AtomicUsize::new(NO_COMMAND),
             is_blocked: AtomicBool::new(false),

@@ -153,7 +153,12 @@ impl Config {
                 .iter()
                 .any(|(known, _)| known.eq_ignore_ascii_case(name))
             {
-                found.push((name.to_vec(), values.at(at).to_vec()));
+                let value = values.at(at);
+                let shown = match PARAMETERS[at].shown {
+                    Some(shown) => shown(value),
+                    None => value.to_vec(),
+                };
+                found.push((name.to_vec(), shown));
             }
         };
         for pattern in patterns {
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn where_to_listen_changes_if_it_can() {
-        let live = Live::new(Arc::default());
+        let live = Live::new(Arc::default(), Arc::default());
         let config = config(&live);
         let to = |address: Address| match address.port {
             7000 => Ok(()),
@@ -289,7 +294,7 @@ mod tests {
 
     #[test]
     fn patterns_find_each_parameter_once_under_each_of_its_names() {
-        let config = config(&Live::new(Arc::default()));
+        let config = config(&Live::new(Arc::default(), Arc::default()));
         let found = names(&config, &["hash-max-*"]);
         assert_eq!(found.len(), 4);
         assert_eq!(
@@ -302,7 +307,7 @@ mod tests {
 
     #[test]
     fn all_are_set_or_none() {
-        let live = Live::new(Arc::default());
+        let live = Live::new(Arc::default(), Arc::default());
         let config = config(&live);
         config
             .set(&[(b"timeout", b"7"), (b"maxclients", b"5")], &live, nowhere)
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_first_is_what_is_told() {
-        let live = Live::new(Arc::default());
+        let live = Live::new(Arc::default(), Arc::default());
         let config = config(&live);
         let refused = |pairs: &[(&[u8], &[u8])]| config.set(pairs, &live, nowhere).unwrap_err();
         let immutable =

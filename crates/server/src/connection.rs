@@ -357,6 +357,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.output.is_empty() {
             return Ok(());
         }
+        let limits = &self.session.server.live.output_limits;
+        self.session.client.check_output(limits, self.output.len());
         self.send().await
     }
 
@@ -618,6 +620,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         self.guard(command)?;
+        if self.session.only_listens() && !command.is_for_listeners() {
+            return Err(Error::reply(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                command.full_name
+            )));
+        }
         if self.session.queue.is_some() && command.has(Flag::NoMulti) {
             return Err(Error::fixed("ERR Command not allowed inside a transaction"));
         }

@@ -1,5 +1,5 @@
-//! What the server does at regular times: sampling its counters, and closing connections that nobody
-//! uses.
+//! What the server does at regular times: sampling its counters, and closing connections that nobody uses, or that
+//! do not take what they are sent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,7 @@ pub async fn run(server: Arc<Server>) {
         if tick == 0 {
             stats.note_memory(Memory::now().allocated);
             close_idle(&server);
+            close_overfull(&server);
         }
     }
 }
@@ -42,6 +43,17 @@ fn close_idle(server: &Server) {
         if client.is_idle(timeout * 1000) {
             tracing::debug!("{}: closed, idle for {timeout} seconds", client.peer);
             client.kill();
+        }
+    }
+}
+
+/// What waits for a client may do so for a time only, whether more comes or not.
+fn close_overfull(server: &Server) {
+    for client in server.clients.all() {
+        let pushed = client.outbox.len();
+        if pushed > 0 {
+            let waiting = pushed + client.output.used();
+            client.check_output(&server.live.output_limits, waiting);
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_engine::{EngineOptions, SystemTime};
@@ -34,7 +33,7 @@ impl InProcess {
             ranks: Default::default(),
         };
         let store = Store::open(dir, options).map_err(|error| error.to_string())?;
-        let server = Arc::new(Server::new(store, settings));
+        let server = Server::new(store, settings);
         Ok(InProcess {
             worker: Worker::new(server),
         })

@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cairn_store::Result;
 
 use crate::client::Client;
+use crate::pubsub::Kind;
 use crate::server::Server;
 
 pub use memory::doctor as memory_report;
@@ -261,7 +262,10 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
     ]);
     report.field("keyspace_hits", stats.keyspace_hits.get());
     report.field("keyspace_misses", stats.keyspace_misses.get());
-    report.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"]);
+    let subscribed = |kind| server.pubsub.count(kind);
+    report.field("pubsub_channels", subscribed(Kind::Channel));
+    report.field("pubsub_patterns", subscribed(Kind::Pattern));
+    report.field("pubsubshard_channels", subscribed(Kind::Shard));
     report.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
     report.zeros(&[
         "slave_expires_tracked_keys",

@@ -1,6 +1,7 @@
 //! Cairn: Redis' protocol and data types over an LSM tree.
 
 mod address;
+mod audience;
 mod blocked;
 mod cli;
 mod client;
@@ -17,7 +18,9 @@ mod listener;
 mod monitors;
 mod observe;
 mod outbox;
+mod output_limits;
 mod pause;
+mod pubsub;
 mod server;
 mod session;
 mod slowlog;

@@ -52,7 +52,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    let server = Arc::new(Server::new(store, settings));
+    let server = Server::new(store, settings);
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
     let workers: Vec<WorkerThread> = (0..threads)

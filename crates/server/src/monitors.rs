@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use crate::client::Client;
+use crate::output_limits::OutputLimits;
 
 #[derive(Default)]
 pub struct Monitors {
@@ -24,6 +25,7 @@ pub struct Monitor {
 impl Monitors {
     pub fn enter(self: &Arc<Self>, client: &Arc<Client>) -> Monitor {
         self.clients.lock().push(client.clone());
+        client.is_monitor.store(true, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
         Monitor {
             all: self.clone(),
@@ -37,12 +39,10 @@ impl Monitors {
     }
 
     /// Shows a command that `origin` ran: an address, or `lua`.
-    pub fn show(&self, database: u32, origin: &str, words: &[&[u8]]) {
+    pub fn show(&self, limits: &OutputLimits, database: u32, origin: &str, words: &[&[u8]]) {
         let line = line(database, origin, words);
         for client in &*self.clients.lock() {
-            client
-                .outbox
-                .push(|out| out.extend_from_slice(line.as_bytes()));
+            client.push(limits, |out| out.extend_from_slice(line.as_bytes()));
         }
     }
 }
@@ -51,6 +51,7 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         let mut clients = self.all.clients.lock();
         clients.retain(|client| client.id != self.client.id);
+        self.client.is_monitor.store(false, Ordering::Relaxed);
         self.all.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

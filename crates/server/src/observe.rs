@@ -40,7 +40,8 @@ impl Ran<'_> {
         // What administrators do may hold secrets.
         if !self.command.has(Flag::Admin) && !self.command.has(Flag::SkipMonitor) {
             let words = redacted(self.command, self.args);
-            server.monitors.show(self.database, origin, &words);
+            let limits = &server.live.output_limits;
+            server.monitors.show(limits, self.database, origin, &words);
         }
     }
 

@@ -18,12 +18,17 @@ pub struct Outbox {
 struct Pending {
     bytes: Vec<u8>,
     waker: Option<Waker>,
+    /// Nobody will take anything out any more.
+    is_closed: bool,
 }
 
 impl Outbox {
     /// Puts in what `write` appends; returns how much waits now.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let mut pending = self.pending.lock();
+        if pending.is_closed {
+            return 0;
+        }
         write(&mut pending.bytes);
         self.has_some.store(true, Ordering::Release);
         if let Some(waker) = pending.waker.take() {
@@ -40,6 +45,14 @@ impl Outbox {
     /// How much waits.
     pub fn len(&self) -> usize {
         self.pending.lock().bytes.len()
+    }
+
+    /// Throws away what is in it and whatever comes; tells whether it was open before.
+    pub fn close(&self) -> bool {
+        let mut pending = self.pending.lock();
+        self.has_some.store(false, Ordering::Release);
+        pending.bytes = Vec::new();
+        !std::mem::replace(&mut pending.is_closed, true)
     }
 
     /// Takes out everything.
@@ -59,11 +72,17 @@ impl Outbox {
 
     /// Waits until there is something.
     pub fn poll_some(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.has_some() {
+            return Poll::Ready(());
+        }
         let mut pending = self.pending.lock();
         if !pending.bytes.is_empty() {
             return Poll::Ready(());
         }
-        pending.waker = Some(context.waker().clone());
+        match &mut pending.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
         Poll::Pending
     }
 }

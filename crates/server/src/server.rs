@@ -8,12 +8,14 @@ use cairn_store::Store;
 use tokio::sync::watch;
 
 use crate::address::Moves;
+use crate::audience::Audience;
 use crate::blocked::Blocked;
 use crate::client::Clients;
 use crate::config::{Config, Live, Settings};
 use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
+use crate::pubsub::PubSub;
 use crate::slowlog::Slowlog;
 use crate::spikes::Spikes;
 use crate::stats::Stats;
@@ -35,6 +37,7 @@ pub struct Server {
     pub monitors: Arc<Monitors>,
     pub slowlog: Slowlog,
     pub spikes: Spikes,
+    pub pubsub: Arc<PubSub>,
     pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
@@ -48,10 +51,12 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(store: Arc<Store>, settings: Settings) -> Server {
-        let live = Live::new(store.max_value_len().clone());
+    /// A server that is told what commits to the store did.
+    pub fn new(store: Arc<Store>, settings: Settings) -> Arc<Server> {
+        let classes = store.listeners().classes().clone();
+        let live = Live::new(store.max_value_len().clone(), classes);
         let interest: Arc<Interest> = Arc::default();
-        Server {
+        let server = Arc::new(Server {
             store,
             config: Config::new(&settings, &live),
             settings,
@@ -64,6 +69,7 @@ impl Server {
             monitors: Arc::default(),
             slowlog: Slowlog::default(),
             spikes: Spikes::default(),
+            pubsub: Arc::default(),
             interest,
             moves: Moves::default(),
             stats: Stats::default(),
@@ -72,7 +78,10 @@ impl Server {
             replication_id: random_id(),
             last_save: AtomicU64::new(unix_seconds()),
             stop: watch::Sender::new(false),
-        }
+        });
+        let audience = Box::new(Audience::of(&server));
+        server.store.listeners().observe(audience);
+        server
     }
 
     /// Writes everything out, so that a start has no log to replay.

@@ -9,6 +9,7 @@ use cairn_resp::Protocol;
 use crate::client::Client;
 use crate::config::is_local;
 use crate::monitors::Monitor;
+use crate::pubsub::Subscriptions;
 use crate::server::Server;
 use crate::transaction::Queue;
 use crate::watches::Watch;
@@ -43,6 +44,8 @@ pub struct Session {
     pub monitor: Option<Monitor>,
     /// What runs now is one of several commands, and may not wait or stay.
     pub is_in_unit: bool,
+    /// None until it is first asked for.
+    subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl Session {
@@ -62,6 +65,7 @@ impl Session {
             watch: None,
             monitor: None,
             is_in_unit: false,
+            subscriptions: None,
         }
     }
 
@@ -98,6 +102,20 @@ impl Session {
         self.protocol = protocol;
         let is_resp3 = protocol == Protocol::Resp3;
         self.client.resp3.store(is_resp3, Ordering::Relaxed);
+        // Others may have it sent something at any time: CLIENT TRACKING can name it.
+        self.listens |= is_resp3;
+    }
+
+    pub fn subscriptions(&mut self) -> &mut Subscriptions {
+        let (all, client) = (&self.server.pubsub, &self.client);
+        self.subscriptions
+            .get_or_insert_with(|| Box::new(Subscriptions::new(all.clone(), client.clone())))
+    }
+
+    /// Whether the client hears messages, and, by the old protocol, can do little else: a reply could not be told
+    /// from a message.
+    pub fn only_listens(&self) -> bool {
+        self.listens && self.protocol == Protocol::Resp2 && self.client.is_subscriber()
     }
 
     /// RESET: everything as it was when the connection was made.
@@ -110,6 +128,7 @@ impl Session {
         self.queue = None;
         self.watch = None;
         self.monitor = None;
+        self.subscriptions = None;
     }
 }
 

@@ -1,10 +1,13 @@
 //! MULTI, EXEC, and what EXEC depends on: the queue of commands, and WATCH.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cairn_resp::{Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
 
+use crate::client::Client;
 use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
 use crate::session::Session;
@@ -13,16 +16,27 @@ use crate::unit::{Scope, Unit};
 use crate::watches::Watch;
 
 /// The commands since MULTI.
-#[derive(Default)]
 pub struct Queue {
+    client: Arc<Client>,
     calls: Vec<(&'static Command, OwnedArgs)>,
     /// One of them was refused: the others will not run either.
     pub is_aborted: bool,
 }
 
 impl Queue {
+    pub fn begin(client: &Arc<Client>) -> Queue {
+        client.queued.store(0, Ordering::Relaxed);
+        Queue {
+            client: client.clone(),
+            calls: Vec::new(),
+            is_aborted: false,
+        }
+    }
+
     pub fn push(&mut self, command: &'static Command, args: &Args<'_>) {
         self.calls.push((command, OwnedArgs::new(args)));
+        let queued = self.calls.len() as i64;
+        self.client.queued.store(queued, Ordering::Relaxed);
     }
 
     /// Whether one of them writes.
@@ -37,6 +51,12 @@ impl Queue {
 
     fn has(&self, flag: Flag) -> bool {
         self.calls.iter().any(|(command, _)| command.has(flag))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.client.queued.store(-1, Ordering::Relaxed);
     }
 }
 

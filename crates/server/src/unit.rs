@@ -1,10 +1,10 @@
 //! Several commands as one: EXEC, a script. They run over one transaction, become one batch, and nobody sees one
 //! without the others.
 
-use cairn_resp::{Protocol, Reply, Writer};
+use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{Error, Held, Point, Request, Result, WriteTxn};
 
-use crate::command::{Args, Command, Handler};
+use crate::command::{Args, Command, Flag, Handler};
 use crate::session::Session;
 use crate::turn::Call;
 
@@ -44,6 +44,9 @@ impl Scope<'_> {
             client: self.session.client.id,
         };
         match command.handler {
+            Handler::Session(handler) if command.has(Flag::PubSub) => {
+                return self.subscribe(command, handler, args);
+            }
             Handler::Session(handler) => {
                 let reply = or_error(handler(self.session, args));
                 if let Some(pause) = self.session.sleeps.take() {
@@ -90,6 +93,31 @@ impl Scope<'_> {
         or_error(result)
     }
 
+    /// What happens to subscriptions cannot be undone, so it needs a thread where the unit runs to its end. Its
+    /// confirmations stand in the reply, as they do in Redis.
+    fn subscribe(
+        &mut self,
+        command: &Command,
+        handler: fn(&mut Session, &Args) -> Result<Reply>,
+        args: &Args<'_>,
+    ) -> Result<Reply> {
+        if !self.is_patient() {
+            return Err(Error::TooLong);
+        }
+        if command.name == "ssubscribe" {
+            let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+            return Ok(Reply::error(text));
+        }
+        match handler(self.session, args) {
+            Ok(Reply::Stream(_)) => {
+                let mut confirmed = Vec::new();
+                self.session.client.outbox.take_into(&mut confirmed);
+                Ok(Reply::Stream(Box::new(Written(confirmed))))
+            }
+            result => or_error(result),
+        }
+    }
+
     /// Appends a reply. One that is long needs a thread of its own, which it may occupy until it is complete.
     pub fn write(&self, reply: Reply, protocol: Protocol, out: &mut Vec<u8>) -> Result<()> {
         if let Reply::Stream(_) = &reply
@@ -99,6 +127,16 @@ impl Scope<'_> {
         }
         let written = reply.write(&mut Writer::new(out, protocol));
         written.map_err(|error| Error::reply(format!("ERR {error}")))
+    }
+}
+
+/// What is encoded already.
+struct Written(Vec<u8>);
+
+impl ReplyStream for Written {
+    fn write(&mut self, out: &mut Writer<'_>, _: usize) -> Result<Progress, StreamError> {
+        out.bytes().append(&mut self.0);
+        Ok(Progress::Done)
     }
 }
 

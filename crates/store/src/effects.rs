@@ -3,8 +3,8 @@
 //! They are gathered in the transaction and shown when it is committed, so nothing is seen that a crash could take
 //! back, and a command that is undone, or run twice, is heard of once or never.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -61,6 +61,13 @@ pub enum EventClass {
     New = 1 << 14,
 }
 
+impl EventClass {
+    /// `K`, beside the classes: whoever listens to a key hears of its events.
+    pub const BY_KEY: u32 = 1;
+    /// `E`: whoever listens to an event hears of its keys.
+    pub const BY_EVENT: u32 = 1 << 1;
+}
+
 /// Shows effects to whom they concern.
 pub trait Observer: Send + Sync {
     /// In the order in which they came about; all of one commit, which is visible. The latches of whoever
@@ -72,7 +79,7 @@ pub trait Observer: Send + Sync {
 #[derive(Default)]
 pub struct Listeners {
     /// The classes of events that somebody wants: nothing is computed for the sake of others.
-    classes: AtomicU32,
+    classes: Arc<AtomicU32>,
     observer: OnceLock<Box<dyn Observer>>,
 }
 
@@ -83,9 +90,9 @@ impl Listeners {
         self.classes.load(Ordering::Relaxed) & class as u32 != 0
     }
 
-    /// The classes to tell of, from now on.
-    pub fn listen(&self, classes: u32) {
-        self.classes.store(classes, Ordering::Relaxed);
+    /// The classes to tell of, which can be changed at any time.
+    pub fn classes(&self) -> &Arc<AtomicU32> {
+        &self.classes
     }
 
     /// Who shows effects; the first who asks.

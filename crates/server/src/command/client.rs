@@ -10,7 +10,7 @@ use cairn_store::{Error, Result};
 use super::args::{Args, is};
 use super::connection::check_name;
 use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
-use super::{Command, Flag, Handler, command, help, printable};
+use super::{Command, Flag, Handler, command, help, printable, wrong_subcommand};
 use crate::client::Client;
 use crate::pause::Mode;
 use crate::session::{Replies, Session};
@@ -178,14 +178,26 @@ fn info(session: &mut Session, _: &Args) -> Result<Reply> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientType {
     Normal,
-    /// Subscribers, and the two ends of a replication: there are none of them.
+    Subscriber,
+    /// The two ends of a replication: there are none of them.
     Other,
+}
+
+impl ClientType {
+    fn of(client: &Client) -> ClientType {
+        if client.is_subscriber() {
+            ClientType::Subscriber
+        } else {
+            ClientType::Normal
+        }
+    }
 }
 
 fn type_of(name: &[u8]) -> Result<ClientType> {
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientType::Normal),
-        b"slave" | b"replica" | b"pubsub" | b"master" => Ok(ClientType::Other),
+        b"pubsub" => Ok(ClientType::Subscriber),
+        b"slave" | b"replica" | b"master" => Ok(ClientType::Other),
         _ => {
             let name = printable(name, 128);
             Err(Error::reply(format!("ERR Unknown client type '{name}'")))
@@ -197,10 +209,12 @@ fn list(session: &mut Session, args: &Args) -> Result<Reply> {
     let clients = &session.server.clients;
     let listed: Vec<Arc<Client>> = match args.rest(2) {
         [] => clients.all(),
-        [option, name] if is(option, "type") => match type_of(name)? {
-            ClientType::Normal => clients.all(),
-            ClientType::Other => Vec::new(),
-        },
+        [option, name] if is(option, "type") => {
+            let kind = type_of(name)?;
+            let mut clients = clients.all();
+            clients.retain(|client| ClientType::of(client) == kind);
+            clients
+        }
         [option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
             let ids: Option<Vec<i64>> = ids.iter().map(|id| number::parse_i64(id)).collect();
             let ids = ids.ok_or(Error::fixed("ERR Invalid client ID"))?;
@@ -265,7 +279,7 @@ impl Target {
                 .is_none_or(|wanted| wanted == address.as_bytes())
         };
         self.id.is_none_or(|id| id == client.id)
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && is(&self.peer, client.peer)
             && is(&self.local, client.local)
     }
@@ -327,21 +341,13 @@ fn reply(session: &mut Session, args: &Args) -> Result<Reply> {
     Ok(Reply::Ok)
 }
 
-/// What a subcommand with too many arguments is told.
-fn too_many(args: &Args) -> Error {
-    let name = printable(args[1], 128);
-    Error::reply(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
-    ))
-}
-
 fn pause(session: &mut Session, args: &Args) -> Result<Reply> {
     let mode = match args.rest(3) {
         [] => Mode::Everything,
         [mode] if is(mode, "all") => Mode::Everything,
         [mode] if is(mode, "write") => Mode::Writes,
         [_] => return Err(Error::fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(too_many(args)),
+        _ => return Err(wrong_subcommand(args)),
     };
     let unreadable = Error::fixed("ERR timeout is not an integer or out of range");
     let milliseconds = number::parse_i64(args[2]).ok_or(unreadable)?;
@@ -373,7 +379,7 @@ fn unblock(session: &mut Session, args: &Args) -> Result<Reply> {
                 "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
             ));
         }
-        _ => return Err(too_many(args)),
+        _ => return Err(wrong_subcommand(args)),
     };
     let id = u64::try_from(args.int(2)?).unwrap_or_default();
     let was_blocked = session.server.blocked.unblock(id, with_error);

@@ -71,8 +71,12 @@ pub const COMMANDS: &[Command] = &[
         ),
 ];
 
-fn ping(_: &mut Session, args: &Args) -> Result<Reply> {
+fn ping(session: &mut Session, args: &Args) -> Result<Reply> {
     match args.rest(1) {
+        [] if session.only_listens() => Ok(Reply::Array(vec!["pong".into(), "".into()])),
+        [message] if session.only_listens() => {
+            Ok(Reply::Array(vec!["pong".into(), Reply::bulk(*message)]))
+        }
         [] => Ok(Reply::Simple("PONG")),
         [message] => Ok(Reply::bulk(*message)),
         _ => Err(super::wrong_arity("ping")),

@@ -15,6 +15,8 @@ pub enum Access {
     Overwrite(Purpose),
     /// Deletes the key.
     Remove(Purpose),
+    /// Only looks like a key, to those who find out where in a cluster a command belongs.
+    NotKey,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +47,7 @@ impl Access {
 
     pub fn mode(self) -> Mode {
         match self {
-            Access::ReadOnly(_) => Mode::Shared,
+            Access::ReadOnly(_) | Access::NotKey => Mode::Shared,
             _ => Mode::Exclusive,
         }
     }
@@ -57,6 +59,7 @@ impl Access {
             Access::ReadWrite(purpose) => ("RW", purpose),
             Access::Overwrite(purpose) => ("OW", purpose),
             Access::Remove(purpose) => ("RM", purpose),
+            Access::NotKey => return vec!["not_key"],
         };
         let mut names = vec![kind];
         names.extend_from_slice(match purpose {
@@ -114,7 +117,7 @@ impl Keys {
     /// Calls `visit` for every key among the arguments. Arguments that make no sense name no keys: the
     /// handler will refuse them before it touches any.
     pub fn visit<'a>(&self, args: &Args<'a>, mut visit: impl FnMut(&'a [u8], Access)) {
-        for spec in self.0 {
+        for spec in self.0.iter().filter(|spec| spec.access != Access::NotKey) {
             match spec.place {
                 Place::Range { first, last, step } => {
                     let last = if last < 0 {

@@ -18,6 +18,7 @@ mod introspection;
 mod key;
 mod keys;
 mod list;
+mod pubsub;
 mod random;
 mod rows;
 mod scan;
@@ -237,6 +238,12 @@ impl Command {
             || matches!(self.full_name, "quit" | "reset")
     }
 
+    /// Whether a client may call it that listens to channels and speaks the old protocol.
+    pub fn is_for_listeners(&self) -> bool {
+        let is_about_them = self.has(Flag::PubSub) && matches!(self.handler, Handler::Session(_));
+        is_about_them && self.has(Flag::NoScript) || matches!(self.name, "ping" | "quit" | "reset")
+    }
+
     #[inline]
     pub fn accepts(&self, arguments: usize) -> bool {
         if self.arity >= 0 {
@@ -260,6 +267,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         key::COMMANDS,
         scan::COMMANDS,
         transaction::COMMANDS,
+        pubsub::COMMANDS,
         connection::COMMANDS,
         client::COMMANDS,
         server::COMMANDS,
@@ -466,6 +474,15 @@ fn unknown_subcommand(command: &Command, name: &[u8]) -> Error {
     let container = command.name.to_ascii_uppercase();
     text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
     Error::reply(text)
+}
+
+/// What a subcommand says of arguments that it cannot take.
+fn wrong_subcommand(args: &Args<'_>) -> Error {
+    let name = printable(args[1], 128);
+    let container = printable(args[0], 128).to_ascii_uppercase();
+    Error::reply(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+    ))
 }
 
 fn unknown(args: &Args<'_>) -> Error {

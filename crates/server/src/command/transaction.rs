@@ -69,7 +69,7 @@ fn multi(session: &mut Session, _: &Args) -> Result<Reply> {
     if session.queue.is_some() {
         return Err(Error::fixed("ERR MULTI calls can not be nested"));
     }
-    session.queue = Some(Queue::default());
+    session.queue = Some(Queue::begin(&session.client));
     Ok(Reply::Ok)
 }
 

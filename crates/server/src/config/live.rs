@@ -3,14 +3,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use cairn_resp::number;
 
 use super::encodings::ENCODINGS;
 use super::kind::Refusal;
-use super::log;
+use super::{log, special};
+use crate::output_limits::OutputLimits;
 
 pub struct Live {
     pub max_clients: AtomicUsize,
@@ -36,10 +37,13 @@ pub struct Live {
     pub slowlog_len: AtomicUsize,
     /// From how many milliseconds on something is a spike; zero: never.
     pub spike_ms: AtomicU64,
+    /// The classes of events that are told of, and to whom. Shared with the store, which computes no others.
+    pub event_classes: Arc<AtomicU32>,
+    pub output_limits: OutputLimits,
 }
 
 impl Live {
-    pub fn new(max_bulk_len: Arc<AtomicUsize>) -> Self {
+    pub fn new(max_bulk_len: Arc<AtomicUsize>, event_classes: Arc<AtomicU32>) -> Self {
         Live {
             max_clients: AtomicUsize::new(10_000),
             most_clients: AtomicUsize::new(usize::MAX),
@@ -55,6 +59,8 @@ impl Live {
             slow_us: AtomicU64::new(10_000),
             slowlog_len: AtomicUsize::new(128),
             spike_ms: AtomicU64::new(0),
+            event_classes,
+            output_limits: OutputLimits::default(),
         }
     }
 }
@@ -155,6 +161,15 @@ fn set_noteworthy(live: &Live) {
     live.noteworthy_us.store(slow.min(spike), Ordering::Relaxed);
 }
 
+pub fn set_event_classes(live: &Live, value: &[u8]) {
+    live.event_classes
+        .store(special::event_bits(value), Ordering::Relaxed);
+}
+
+pub fn set_output_limits(live: &Live, value: &[u8]) {
+    live.output_limits.set(value);
+}
+
 pub fn set_log_level(_: &Live, value: &[u8]) {
     log::set_level(value);
 }
@@ -201,7 +216,7 @@ mod tests {
 
     #[test]
     fn strangers_are_denied_while_there_is_no_password() {
-        let live = Live::new(Arc::default());
+        let live = Live::new(Arc::default(), Arc::default());
         let [local, mapped, local6, other, other6] = [
             "127.0.0.1",
             "::ffff:127.0.0.1",

@@ -16,11 +16,14 @@ pub struct Parameter {
     pub help: Option<&'static str>,
     /// Makes a new value take effect; without this it is only remembered.
     pub apply: Option<Apply>,
+    /// What CONFIG GET shows of the value, where that is not all of it.
+    pub shown: Option<Show>,
     /// Says why a value that is well formed cannot be had here and now.
     pub check: Option<Check>,
 }
 
 pub type Apply = fn(&Live, &[u8]);
+pub type Show = fn(&[u8]) -> Vec<u8>;
 pub type Check = fn(&Live, &[u8]) -> Result<(), Refusal>;
 
 /// Whether CONFIG SET may change the value.
@@ -42,6 +45,7 @@ const fn parameter(name: &'static str, kind: Kind, default: &'static str) -> Par
         change: Change::Allowed,
         help: None,
         apply: None,
+        shown: None,
         check: None,
     }
 }
@@ -105,6 +109,11 @@ impl Parameter {
 
     pub const fn applies(mut self, apply: Apply) -> Self {
         self.apply = Some(apply);
+        self
+    }
+
+    pub const fn shown(mut self, shown: Show) -> Self {
+        self.shown = Some(shown);
         self
     }
 

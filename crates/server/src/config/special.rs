@@ -4,6 +4,7 @@
 //! these accepts; and a value of no characters is no words where that makes sense.
 
 use cairn_resp::number::{parse_f64, parse_i64};
+use cairn_store::EventClass;
 
 use super::kind::{Refusal, parse_size};
 
@@ -35,6 +36,47 @@ const ALL_CLASSES: &[u8] = b"g$lshzxetd";
 const CHANNELS: &[u8] = b"KE";
 const NEVER_IMPLIED: &[u8] = b"mn";
 
+/// The letters as the store knows them.
+const EVENT_CLASSES: [(u8, EventClass); 12] = [
+    (b'g', EventClass::Generic),
+    (b'$', EventClass::String),
+    (b'l', EventClass::List),
+    (b's', EventClass::Set),
+    (b'h', EventClass::Hash),
+    (b'z', EventClass::Zset),
+    (b'x', EventClass::Expired),
+    (b'e', EventClass::Evicted),
+    (b't', EventClass::Stream),
+    (b'd', EventClass::Module),
+    (b'm', EventClass::Missed),
+    (b'n', EventClass::New),
+];
+
+/// The classes that a value asks for; none without a channel to tell of them.
+pub fn event_bits(value: &[u8]) -> u32 {
+    let has = |letter: u8| value.contains(&letter);
+    let mut bits = 0;
+    for (letter, class) in EVENT_CLASSES {
+        let is_implied = has(b'A') && ALL_CLASSES.contains(&letter);
+        if is_implied || has(letter) {
+            bits |= class as u32;
+        }
+    }
+    let channels = [(b'K', EventClass::BY_KEY), (b'E', EventClass::BY_EVENT)];
+    let channels = channels.iter().filter(|(letter, _)| has(*letter));
+    match channels.fold(0, |bits, (_, bit)| bits | bit) {
+        0 => 0,
+        channels => bits | channels,
+    }
+}
+
+/// Redis shows new keys only beside classes that are spelled out, though they are told of all the same.
+pub fn shown_event_classes(value: &[u8]) -> Vec<u8> {
+    let hides_new = value.contains(&b'A');
+    let shown = value.iter().filter(|letter| !hides_new || **letter != b'n');
+    shown.copied().collect()
+}
+
 /// `notify-keyspace-events`: a set of letters.
 pub fn event_classes(text: &[u8], _: &[u8]) -> Result {
     let known = [ALL_CLASSES, CHANNELS, NEVER_IMPLIED, b"A"].concat();
@@ -48,9 +90,8 @@ pub fn event_classes(text: &[u8], _: &[u8]) -> Result {
         shown.push(b'A');
     } else {
         shown.extend(ALL_CLASSES.iter().filter(|letter| has(letter)));
-        // Redis shows this one only beside classes that are spelled out.
-        shown.extend(has(&b'n').then_some(b'n'));
     }
+    shown.extend(has(&b'n').then_some(b'n'));
     shown.extend(CHANNELS.iter().filter(|letter| has(letter)));
     shown.extend(has(&b'm').then_some(b'm'));
     Ok(shown)
@@ -245,15 +286,19 @@ mod tests {
         let cases = [
             ("KEA", "AKE"),
             ("A", "A"),
-            ("Kg$lshzxetdmnA", "AKm"),
+            ("Kg$lshzxetdmnA", "AnKm"),
             ("Kx", "xK"),
             ("gxE$", "g$xE"),
-            ("AKEn", "AKE"),
-            ("KEAmn", "AKEm"),
+            ("AKEn", "AnKE"),
+            ("KEAmn", "AnKEm"),
+            ("Kxn", "xnK"),
             ("K$lshzxegtd", "AK"),
             ("", ""),
         ];
         shows(event_classes, "", &cases);
+        for (value, shown) in [("AnKEm", "AKEm"), ("xnK", "xnK"), ("AKE", "AKE")] {
+            assert_eq!(shown_event_classes(value.as_bytes()), shown.as_bytes());
+        }
         let refusal = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
         refuses(event_classes, &["q", "KEx "], refusal);
     }

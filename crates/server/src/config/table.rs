@@ -137,14 +137,17 @@ pub static PARAMETERS: &[Parameter] = &[
         read::percentiles,
         "50 99 99.9",
     ),
-    // From here on: accepted, checked and remembered.
-    special("save", read::save_points, "3600 1 300 100 60 10000"),
-    special("notify-keyspace-events", read::event_classes, ""),
+    special("notify-keyspace-events", read::event_classes, "")
+        .shown(read::shown_event_classes)
+        .applies(live::set_event_classes),
     special(
         "client-output-buffer-limit",
         read::output_limits,
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-    ),
+    )
+    .applies(live::set_output_limits),
+    // From here on: accepted, checked and remembered.
+    special("save", read::save_points, "3600 1 300 100 60 10000"),
     special("oom-score-adj-values", read::oom_scores, "0 200 800"),
     special("shutdown-on-sigint", read::shutdown_options, "default"),
     special("shutdown-on-sigterm", read::shutdown_options, "default"),

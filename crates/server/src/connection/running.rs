@@ -32,6 +32,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _busy = client.work();
                     tokio::time::sleep(pause).await;
                 }
+                if self.session.listens {
+                    self.hear();
+                }
                 self.write_reply(reply)
             }
             Handler::Admin(handler) => {
@@ -75,6 +78,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             args,
         };
         ran.show(&self.session.server);
+    }
+
+    /// Whatever else the client is sent comes before the reply that begins now.
+    fn hear(&mut self) {
+        self.session.client.outbox.take_into(&mut self.output);
+        self.reply_start = self.output.len();
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
@@ -265,22 +274,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let ending = loop {
             let ended = std::future::poll_fn(|context| {
                 if let Poll::Ready(ending) = place.waiter.poll(context) {
-                    return Poll::Ready(Ok(ending));
+                    return Poll::Ready(Ok(Some(ending)));
                 }
                 // What it sends meanwhile runs later; that it has gone is to be known now.
-                match self.poll_gone(context) {
-                    Poll::Ready(gone) => Poll::Ready(Err(gone)),
-                    Poll::Pending => Poll::Pending,
+                if let Poll::Ready(gone) = self.poll_gone(context) {
+                    return Poll::Ready(Err(gone));
                 }
+                if self.session.listens && client.outbox.poll_some(context).is_ready() {
+                    return Poll::Ready(Ok(None));
+                }
+                Poll::Pending
             });
-            match deadline {
-                None => break ended.await?,
+            let ended = match deadline {
+                None => ended.await?,
                 Some(at) => match tokio::time::timeout_at(at.into(), ended).await {
-                    Ok(ending) => break ending?,
+                    Ok(ended) => ended?,
                     Err(_) if place.give_up() => break Ending::Left,
                     // Served at the last moment: the reply comes with the commit.
-                    Err(_) => deadline = None,
+                    Err(_) => {
+                        deadline = None;
+                        continue;
+                    }
                 },
+            };
+            match ended {
+                Some(ending) => break ending,
+                None => self.flush().await?,
             }
         };
         self.resumed = Instant::now();

@@ -1,0 +1,45 @@
+//! Shows what commits did beside their rows to those whom it concerns.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use cairn_store::{Effect, Observer};
+
+use crate::server::Server;
+
+/// The store outlives the server that watches it.
+pub struct Audience(Weak<Server>);
+
+impl Audience {
+    pub fn of(server: &Arc<Server>) -> Audience {
+        Audience(Arc::downgrade(server))
+    }
+}
+
+impl Observer for Audience {
+    fn show(&self, effects: Vec<Effect>) {
+        let Some(server) = self.0.upgrade() else {
+            return;
+        };
+        let limits = &server.live.output_limits;
+        for effect in effects {
+            match effect {
+                Effect::Message {
+                    channel,
+                    text,
+                    is_sharded,
+                } => server.pubsub.publish(&channel, &text, is_sharded, limits),
+                Effect::Event {
+                    name,
+                    database,
+                    key,
+                    ..
+                } => {
+                    let classes = server.live.event_classes.load(Ordering::Relaxed);
+                    server.pubsub.tell(name, database, &key, classes, limits);
+                }
+                Effect::Outdated { .. } | Effect::AllOutdated { .. } => {}
+            }
+        }
+    }
+}

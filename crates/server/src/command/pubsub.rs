@@ -1,0 +1,279 @@
+//! SUBSCRIBE, PUBLISH and their like, and PUBSUB, which tells who listens.
+
+use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
+use cairn_store::{Effect, Result, WriteTxn};
+
+use super::flags::Flag::{Fast, Loading, MayReplicate, NoScript, PubSub, Stale};
+use super::keys::{Access, KeySpec, Keys, Place};
+use super::{Args, Command, Flag, Handler, command, help};
+use crate::pubsub::Kind;
+use crate::server::Server;
+use crate::session::Session;
+
+const GROUP: &str = "pubsub";
+const SUBSCRIBES: &[Flag] = &[PubSub, NoScript, Loading, Stale];
+const PUBLISHES: &[Flag] = &[PubSub, Loading, Stale, Fast, MayReplicate];
+const ASKS: &[Flag] = &[PubSub, Loading, Stale];
+
+/// To a cluster these channels lie where keys of the same name do.
+const SHARD_CHANNELS: Keys = Keys(&[KeySpec {
+    access: Access::NotKey,
+    place: Place::Range {
+        first: 1,
+        last: -1,
+        step: 1,
+    },
+}]);
+
+pub const COMMANDS: &[Command] = &[
+    command("subscribe", -2, Handler::Session(subscribe))
+        .flags(SUBSCRIBES)
+        .syntax("channel+")
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N channels",
+            "Listens to channels.",
+        ),
+    command("unsubscribe", -1, Handler::Session(unsubscribe))
+        .flags(SUBSCRIBES)
+        .syntax("channel?+")
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N channels",
+            "Stops listening to channels, or to all.",
+        ),
+    command("psubscribe", -2, Handler::Session(psubscribe))
+        .flags(SUBSCRIBES)
+        .syntax("pattern{pattern:p}+")
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N patterns",
+            "Listens to all channels whose names match.",
+        ),
+    command("punsubscribe", -1, Handler::Session(punsubscribe))
+        .flags(SUBSCRIBES)
+        .syntax("pattern:p?+")
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N) for N patterns",
+            "Stops listening to patterns, or to all.",
+        ),
+    command("publish", 3, Handler::Effect(publish))
+        .flags(PUBLISHES)
+        .syntax("channel message")
+        .about(
+            GROUP,
+            "2.0.0",
+            "O(N+M) for N who listen and M patterns",
+            "Sends a message to all who listen to a channel.",
+        ),
+    command("ssubscribe", -2, Handler::Session(ssubscribe))
+        .keys(SHARD_CHANNELS)
+        .flags(SUBSCRIBES)
+        .syntax("shardchannel+")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(N) for N channels",
+            "Listens to channels of a part of a cluster.",
+        ),
+    command("sunsubscribe", -1, Handler::Session(sunsubscribe))
+        .keys(SHARD_CHANNELS)
+        .flags(SUBSCRIBES)
+        .syntax("shardchannel?+")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(N) for N channels",
+            "Stops listening to channels of a part of a cluster, or to all.",
+        ),
+    command("spublish", 3, Handler::Effect(spublish))
+        .keys(Keys(&[KeySpec::at(1, Access::NotKey)]))
+        .flags(PUBLISHES)
+        .syntax("shardchannel message")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(N) for N who listen",
+            "Sends a message to all who listen to a channel of a part of a cluster.",
+        ),
+    command("pubsub", -2, Handler::Container)
+        .subcommands(SUBCOMMANDS)
+        .about(
+            GROUP,
+            "2.8.0",
+            "Depends on the subcommand",
+            "Tells who listens to what.",
+        ),
+];
+
+const SUBCOMMANDS: &[Command] = &[
+    command("channels", -2, Handler::Session(channels))
+        .flags(ASKS)
+        .usage("[<pattern>]")
+        .syntax("pattern:p?")
+        .about(
+            GROUP,
+            "2.8.0",
+            "O(N) for N channels",
+            "Lists the channels that somebody listens to.",
+        ),
+    command("numpat", 2, Handler::Session(numpat))
+        .flags(ASKS)
+        .about(
+            GROUP,
+            "2.8.0",
+            "O(1)",
+            "Returns the number of different patterns.",
+        ),
+    command("numsub", -2, Handler::Session(numsub))
+        .flags(ASKS)
+        .usage("[<channel> ...]")
+        .syntax("channel?+")
+        .about(
+            GROUP,
+            "2.8.0",
+            "O(N) for N channels",
+            "Returns how many listen to each channel, patterns aside.",
+        ),
+    command("shardchannels", -2, Handler::Session(shardchannels))
+        .flags(ASKS)
+        .usage("[<pattern>]")
+        .syntax("pattern:p?")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(N) for N channels",
+            "Lists the channels of a part of a cluster that somebody listens to.",
+        ),
+    command("shardnumsub", -2, Handler::Session(shardnumsub))
+        .flags(ASKS)
+        .usage("[<shardchannel> ...]")
+        .syntax("shardchannel?+")
+        .about(
+            GROUP,
+            "7.0.0",
+            "O(N) for N channels",
+            "Returns how many listen to each channel of a part of a cluster.",
+        ),
+    command("help", 2, Handler::Session(help))
+        .flags(&[Loading, Stale])
+        .about(GROUP, "6.2.0", "O(1)", "Prints this help."),
+];
+
+/// For commands that are answered through the outbox.
+struct Nothing;
+
+impl ReplyStream for Nothing {
+    fn write(&mut self, _: &mut Writer<'_>, _: usize) -> Result<Progress, StreamError> {
+        Ok(Progress::Done)
+    }
+}
+
+fn answered_by_outbox(session: &mut Session) -> Result<Reply> {
+    session.listens = true;
+    Ok(Reply::Stream(Box::new(Nothing)))
+}
+
+fn add(session: &mut Session, kind: Kind, names: &[&[u8]]) -> Result<Reply> {
+    let subscriptions = session.subscriptions();
+    names.iter().for_each(|name| subscriptions.add(kind, name));
+    answered_by_outbox(session)
+}
+
+fn remove(session: &mut Session, kind: Kind, names: &[&[u8]]) -> Result<Reply> {
+    let subscriptions = session.subscriptions();
+    if names.is_empty() {
+        subscriptions.remove_all(kind);
+    }
+    names
+        .iter()
+        .for_each(|name| subscriptions.remove(kind, name));
+    answered_by_outbox(session)
+}
+
+fn subscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    add(session, Kind::Channel, args.rest(1))
+}
+
+fn unsubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    remove(session, Kind::Channel, args.rest(1))
+}
+
+fn psubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    add(session, Kind::Pattern, args.rest(1))
+}
+
+fn punsubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    remove(session, Kind::Pattern, args.rest(1))
+}
+
+fn ssubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    add(session, Kind::Shard, args.rest(1))
+}
+
+fn sunsubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
+    remove(session, Kind::Shard, args.rest(1))
+}
+
+fn publish(server: &Server, txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    send(server, txn, args, false)
+}
+
+fn spublish(server: &Server, txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    send(server, txn, args, true)
+}
+
+/// A message that nobody would get now is sent to nobody.
+fn send(server: &Server, txn: &mut WriteTxn, args: &Args, is_sharded: bool) -> Result<Reply> {
+    let receivers = server.pubsub.receivers(args[1], is_sharded);
+    if receivers > 0 {
+        txn.add_effect(Effect::Message {
+            channel: args[1].into(),
+            text: args[2].into(),
+            is_sharded,
+        });
+    }
+    Ok(receivers.into())
+}
+
+fn names(session: &Session, kind: Kind, args: &Args) -> Result<Reply> {
+    let pattern = match *args.rest(2) {
+        [] => None,
+        [pattern] => Some(pattern),
+        _ => return Err(super::wrong_subcommand(args)),
+    };
+    let names = session.server.pubsub.names(kind, pattern).into_iter();
+    Ok(Reply::Array(names.map(Reply::bulk).collect()))
+}
+
+fn channels(session: &mut Session, args: &Args) -> Result<Reply> {
+    names(session, Kind::Channel, args)
+}
+
+fn shardchannels(session: &mut Session, args: &Args) -> Result<Reply> {
+    names(session, Kind::Shard, args)
+}
+
+fn counts(session: &Session, kind: Kind, args: &Args) -> Result<Reply> {
+    let count = |name: &[u8]| session.server.pubsub.subscribers(kind, name);
+    let names = args.rest(2).iter();
+    let counts = names.flat_map(|name| [Reply::bulk(*name), count(name).into()]);
+    Ok(Reply::Array(counts.collect()))
+}
+
+fn numsub(session: &mut Session, args: &Args) -> Result<Reply> {
+    counts(session, Kind::Channel, args)
+}
+
+fn shardnumsub(session: &mut Session, args: &Args) -> Result<Reply> {
+    counts(session, Kind::Shard, args)
+}
+
+fn numpat(session: &mut Session, _: &Args) -> Result<Reply> {
+    Ok(session.server.pubsub.count(Kind::Pattern).into())
+}

@@ -1,0 +1,232 @@
+//! Who listens to which channels, and how messages reach them.
+//!
+//! A message is put into the outboxes of its receivers under the lock of its channel: so once a client has been
+//! taken off a channel, nothing more comes from there, and what came before stands in its outbox.
+
+mod subscriptions;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cairn_resp::{Protocol, Writer, glob};
+use cairn_store::EventClass;
+use parking_lot::{RwLock, RwLockReadGuard};
+
+pub use subscriptions::Subscriptions;
+
+use crate::client::Client;
+use crate::output_limits::OutputLimits;
+
+/// What one can subscribe to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Channel,
+    Pattern,
+    /// A channel of a part of a cluster, in a namespace of its own.
+    Shard,
+}
+
+/// All subscriptions.
+#[derive(Default)]
+pub struct PubSub {
+    channels: Topics,
+    patterns: Topics,
+    shards: Topics,
+}
+
+impl PubSub {
+    fn of(&self, kind: Kind) -> &Topics {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::Pattern => &self.patterns,
+            Kind::Shard => &self.shards,
+        }
+    }
+
+    /// How many different names of this kind somebody has subscribed to.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.of(kind).count()
+    }
+
+    /// The names of this kind that match a pattern, or all.
+    pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let mut names = Vec::new();
+        self.of(kind).visit(|name, _| {
+            if pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
+                names.push(name.into());
+            }
+        });
+        names
+    }
+
+    /// How many clients have subscribed to this very name.
+    pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+        self.of(kind).read(name).get(name).map_or(0, BTreeMap::len)
+    }
+
+    /// How many a message would reach now; one that is subscribed in several ways counts, and gets it, as often.
+    pub fn receivers(&self, channel: &[u8], is_sharded: bool) -> usize {
+        if is_sharded {
+            return self.subscribers(Kind::Shard, channel);
+        }
+        let mut count = 0;
+        if self.channels.count() > 0 {
+            count += self.subscribers(Kind::Channel, channel);
+        }
+        if self.patterns.count() > 0 {
+            self.patterns.visit(|pattern, clients| {
+                if glob::matches(pattern, channel, false) {
+                    count += clients.len();
+                }
+            });
+        }
+        count
+    }
+
+    /// Sends a message to all who listen.
+    pub fn publish(&self, channel: &[u8], text: &[u8], is_sharded: bool, limits: &OutputLimits) {
+        let (topics, kind): (_, &[u8]) = if is_sharded {
+            (&self.shards, b"smessage")
+        } else {
+            (&self.channels, b"message")
+        };
+        if topics.count() > 0
+            && let Some(clients) = topics.read(channel).get(channel)
+        {
+            let message = Message::new(&[kind, channel, text]);
+            clients
+                .values()
+                .for_each(|client| message.send(client, limits));
+        }
+        if is_sharded || self.patterns.count() == 0 {
+            return;
+        }
+        self.patterns.visit(|pattern, clients| {
+            if glob::matches(pattern, channel, false) {
+                let message = Message::new(&[b"pmessage", pattern, channel, text]);
+                clients
+                    .values()
+                    .for_each(|client| message.send(client, limits));
+            }
+        });
+    }
+
+    /// Tells those who listen what happened to a key: the channel of the key gets the event's name, that of the
+    /// event the key's.
+    pub fn tell(
+        &self,
+        event: &str,
+        database: u32,
+        key: &[u8],
+        classes: u32,
+        limits: &OutputLimits,
+    ) {
+        if self.channels.count() == 0 && self.patterns.count() == 0 {
+            return;
+        }
+        let event = event.as_bytes();
+        if classes & EventClass::BY_KEY != 0 {
+            let mut channel = format!("__keyspace@{database}__:").into_bytes();
+            channel.extend_from_slice(key);
+            self.publish(&channel, event, false, limits);
+        }
+        if classes & EventClass::BY_EVENT != 0 {
+            let mut channel = format!("__keyevent@{database}__:").into_bytes();
+            channel.extend_from_slice(event);
+            self.publish(&channel, key, false, limits);
+        }
+    }
+}
+
+/// A message as it goes over the wire, but for its first byte, which is all that differs between the protocols.
+pub struct Message(Vec<u8>);
+
+impl Message {
+    pub fn new(words: &[&[u8]]) -> Message {
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes, Protocol::Resp3).push(words.len());
+        bytes.remove(0);
+        let mut writer = Writer::new(&mut bytes, Protocol::Resp3);
+        words.iter().for_each(|word| writer.bulk(word));
+        Message(bytes)
+    }
+
+    fn send(&self, client: &Client, limits: &OutputLimits) {
+        let first = match client.protocol() {
+            Protocol::Resp2 => b'*',
+            Protocol::Resp3 => b'>',
+        };
+        client.push(limits, |out| {
+            out.push(first);
+            out.extend_from_slice(&self.0);
+        });
+    }
+}
+
+/// Over how many locks the names are spread.
+const PARTS: usize = 64;
+
+type Subscribers = BTreeMap<u64, Arc<Client>>;
+type Part = HashMap<Box<[u8]>, Subscribers>;
+
+/// The names that clients have subscribed to, and who has.
+struct Topics {
+    parts: Vec<RwLock<Part>>,
+    hasher: RandomState,
+    count: AtomicUsize,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Topics {
+            parts: (0..PARTS).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Topics {
+    #[inline]
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn part(&self, name: &[u8]) -> &RwLock<Part> {
+        &self.parts[self.hasher.hash_one(name) as usize % PARTS]
+    }
+
+    fn read(&self, name: &[u8]) -> RwLockReadGuard<'_, Part> {
+        self.part(name).read()
+    }
+
+    fn visit(&self, mut visit: impl FnMut(&[u8], &Subscribers)) {
+        for part in &self.parts {
+            let part = part.read();
+            part.iter().for_each(|(name, clients)| visit(name, clients));
+        }
+    }
+
+    fn add(&self, name: &[u8], client: &Arc<Client>) {
+        let mut part = self.part(name).write();
+        let clients = part.entry(name.into()).or_insert_with(|| {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Subscribers::new()
+        });
+        clients.insert(client.id, client.clone());
+    }
+
+    fn remove(&self, name: &[u8], client: &Client) {
+        let mut part = self.part(name).write();
+        let Some(clients) = part.get_mut(name) else {
+            return;
+        };
+        clients.remove(&client.id);
+        if clients.is_empty() {
+            part.remove(name);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
