@@ -13,7 +13,7 @@
 //! the connections pipeline, the others wait for each reply.
 //!
 //! A round runs until the server is killed under it. What was in flight then may have been applied or
-//! not, but each command whole and all of them in order.
+//! not, but each command, or [`unit`] of several, whole and all of them in order.
 
 mod explain;
 pub mod generate;
@@ -21,6 +21,7 @@ pub mod history;
 pub mod model;
 mod sequences;
 pub mod shared;
+mod unit;
 
 use std::io;
 use std::thread;
@@ -29,14 +30,17 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use crate::check::Dump;
-use crate::client::{Client, Value, describe};
+use crate::client::{Client, Value};
+use explain::describe_all;
 use generate::Generator;
 pub use generate::unix_millis;
 use history::{History, Keys, Step};
 use model::{Argv, Expected, Model, picked};
 use shared::{Shared, Survived, Tracked};
+use unit::Form;
 
 const LONGEST_PIPELINE: usize = 40;
+const LONGEST_UNIT: usize = 6;
 
 /// What a server owes its clients when it comes back.
 #[derive(Clone, Copy, Debug)]
@@ -211,35 +215,36 @@ impl Connection {
         };
         while self.wrong.is_none() {
             let length = self.generator.rng().usize(1..=longest);
-            let expected = self.send_pipeline(&mut client, length, shared);
-            for expected in expected {
-                match client.try_receive() {
-                    Ok(reply) => self.take_reply(&expected, &reply),
+            let awaited = self.send_pipeline(&mut client, length, shared);
+            for awaited in awaited {
+                match awaited.receive(&mut client) {
+                    Ok(reply) => self.take_reply(&awaited.expected, &reply),
                     Err(error) => return self.parted = Some((Instant::now(), error)),
                 }
             }
         }
     }
 
-    /// Queues up to `length` commands. An SPOP is the last one: what comes after it would depend on
-    /// what it picks. So is a read: its reply may be large, and nobody takes it while we still send.
+    /// Queues up to `length` steps. An SPOP is the last one: what comes after it would depend on what it
+    /// picks. So is a read: its reply may be large, and nobody takes it while we still send.
     fn send_pipeline(
         &mut self,
         client: &mut Client,
         length: usize,
         shared: Shared,
-    ) -> Vec<Expected> {
+    ) -> Vec<Awaited> {
         let mut replies = Vec::with_capacity(length);
         while replies.len() < length {
             if self.generator.rng().u8(..20) == 0
                 && let Some(argv) = self.generator.read_back(&self.model)
             {
-                replies.push(self.send(client, argv, Keys::Own, None));
+                let expected = self.model.execute(&argv);
+                replies.push(self.send(client, Form::Alone, vec![argv], Keys::Own, expected));
                 break;
             }
-            let expected = self.send_change(client, shared);
-            let picks = matches!(expected, Expected::Picks { .. });
-            replies.push(expected);
+            let awaited = self.send_change(client, shared);
+            let picks = matches!(awaited.expected, Expected::Picks { .. });
+            replies.push(awaited);
             if picks {
                 break;
             }
@@ -247,45 +252,82 @@ impl Connection {
         replies
     }
 
-    fn send_change(&mut self, client: &mut Client, shared: Shared) -> Expected {
+    fn send_change(&mut self, client: &mut Client, shared: Shared) -> Awaited {
         match self.generator.rng().u8(..20) {
-            0..3 => {
+            0..2 => {
                 let rng = self.generator.rng();
                 let (argv, expected, tracked) = shared.command(rng, self.id, self.journaled);
                 self.journaled += usize::from(tracked == Tracked::Journaled);
-                self.send(client, argv, Keys::Shared(tracked), Some(expected))
+                let on = Keys::Shared(tracked);
+                self.send(client, Form::Alone, vec![argv], on, expected)
+            }
+            2 => {
+                let rng = self.generator.rng();
+                let form = Form::of_several(rng);
+                let (commands, expected) = shared.unit(rng);
+                let on = Keys::Shared(Tracked::Nothing);
+                self.send(client, form, commands, on, expected)
             }
             3..5 => {
                 let argv = self.generator.brief();
                 self.model.execute(&argv);
-                self.send(client, argv, Keys::Own, Some(Expected::NoError))
+                self.send(
+                    client,
+                    Form::Alone,
+                    vec![argv],
+                    Keys::Own,
+                    Expected::NoError,
+                )
+            }
+            5..7 => {
+                let form = Form::of_several(self.generator.rng());
+                let (commands, expected) = self.own_unit();
+                self.send(client, form, commands, Keys::Own, expected)
             }
             _ => {
                 let argv = self.generator.lasting(&self.model);
-                self.send(client, argv, Keys::Own, None)
+                let expected = self.model.execute(&argv);
+                self.send(client, Form::Alone, vec![argv], Keys::Own, expected)
             }
         }
     }
 
-    /// Unless it is known what to expect, the model says so.
+    /// Some commands on the connection's lasting keys. None of them is an SPOP: the next one would depend on
+    /// what it picks.
+    fn own_unit(&mut self) -> (Vec<Argv>, Expected) {
+        let length = self.generator.rng().usize(2..=LONGEST_UNIT);
+        let (mut commands, mut expected) = (Vec::new(), Vec::new());
+        while commands.len() < length {
+            let argv = self.generator.lasting(&self.model);
+            if argv[0] != b"SPOP" {
+                expected.push(self.model.execute(&argv));
+                commands.push(argv);
+            }
+        }
+        (commands, Expected::Each(expected))
+    }
+
     fn send(
         &mut self,
         client: &mut Client,
-        argv: Argv,
+        form: Form,
+        commands: Vec<Argv>,
         on: Keys,
-        expected: Option<Expected>,
-    ) -> Expected {
-        let expected = expected.unwrap_or_else(|| self.model.execute(&argv));
-        client.send(&argv);
-        self.history.steps.push(Step { argv, on });
-        expected
+        expected: Expected,
+    ) -> Awaited {
+        let announcements = form.send(client, &commands);
+        self.history.steps.push(Step { commands, on });
+        Awaited {
+            announcements,
+            expected,
+        }
     }
 
     fn take_reply(&mut self, expected: &Expected, reply: &Value) {
         let index = self.history.acknowledged();
         if !expected.accepts(reply) {
-            let argv = describe(&self.history.steps[index].argv);
-            let wrong = format!("connection {}: {argv}\n  answered {reply:?}", self.id);
+            let commands = describe_all(&self.history.steps[index].commands);
+            let wrong = format!("connection {}: {commands}\n  answered {reply:?}", self.id);
             self.wrong = Some(format!("{wrong}\n  expected {expected:?}"));
         }
         if let (Expected::Picks { .. }, Some(members)) = (expected, picked(reply)) {
@@ -298,6 +340,22 @@ impl Connection {
             self.history.saw_count(index, count);
         }
         self.history.acknowledge();
+    }
+}
+
+/// What is to come for a step that was sent.
+struct Awaited {
+    /// Replies that say no more than that a command is queued.
+    announcements: usize,
+    expected: Expected,
+}
+
+impl Awaited {
+    fn receive(&self, client: &mut Client) -> io::Result<Value> {
+        for _ in 0..self.announcements {
+            client.try_receive()?;
+        }
+        client.try_receive()
     }
 }
 

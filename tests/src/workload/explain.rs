@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::history::History;
-use super::model::{Bytes, Entry, Model, Object};
+use super::model::{Argv, Bytes, Entry, Model, Object};
 use crate::check::Dump;
 use crate::client::describe;
 
@@ -44,10 +44,16 @@ impl Closest {
         );
         let around = at.saturating_sub(3)..(at + 4).min(sent);
         for (n, step) in around.clone().zip(&history.steps[around]) {
-            text.push_str(&format!("    {n}: {}\n", describe(&step.argv)));
+            text.push_str(&format!("    {n}: {}\n", describe_all(&step.commands)));
         }
         text
     }
+}
+
+/// The commands of a step, in one line.
+pub fn describe_all(commands: &[Argv]) -> String {
+    let commands = commands.iter().map(|argv| describe(argv));
+    commands.collect::<Vec<_>>().join("; ")
 }
 
 fn difference(expected: Option<&Entry>, found: Option<&Entry>) -> String {

@@ -18,7 +18,8 @@ const CLOCK_SLACK_MS: u64 = 50;
 
 #[derive(Debug)]
 pub struct Step {
-    pub argv: Argv,
+    /// One, or several that are a unit.
+    pub commands: Vec<Argv>,
     pub on: Keys,
 }
 
@@ -71,7 +72,7 @@ impl History {
 
     /// SPOP has been answered: from now on it is known what it took.
     pub fn settle_pop(&mut self, index: usize, members: Vec<Bytes>) -> &Argv {
-        let argv = &mut self.steps[index].argv;
+        let argv = &mut self.steps[index].commands[0];
         *argv = removal(&argv[1], members);
         argv
     }
@@ -143,8 +144,14 @@ fn advance(state: &mut Model, step: &Step, found: &Dump) {
     if step.on != Keys::Own {
         return;
     }
-    if let Expected::Picks { members, count } = state.execute(&step.argv) {
-        let key = &step.argv[1];
+    for argv in &step.commands {
+        advance_by(state, argv, found);
+    }
+}
+
+fn advance_by(state: &mut Model, argv: &Argv, found: &Dump) {
+    if let Expected::Picks { members, count } = state.execute(argv) {
+        let key = &argv[1];
         let left = match found.entries.get(key).map(|entry| &entry.object) {
             Some(Object::Set(set)) => set.clone(),
             _ => BTreeSet::new(),
@@ -159,12 +166,18 @@ fn advance(state: &mut Model, step: &Step, found: &Dump) {
 }
 
 fn written_keys(step: &Step) -> Vec<&Bytes> {
-    let (name, args) = (step.argv[0].as_slice(), &step.argv[1..]);
-    match (step.on, name) {
-        (Keys::Shared(_), _) => Vec::new(),
-        (_, b"MSET") => args.iter().step_by(2).collect(),
-        (_, b"DEL" | b"UNLINK") => args.iter().collect(),
-        (_, b"RENAME" | b"COPY" | b"LMOVE" | b"SMOVE") => args[..2].iter().collect(),
+    match step.on {
+        Keys::Shared(_) => Vec::new(),
+        Keys::Own => step.commands.iter().flat_map(keys_written_by).collect(),
+    }
+}
+
+fn keys_written_by(argv: &Argv) -> Vec<&Bytes> {
+    let (name, args) = (argv[0].as_slice(), &argv[1..]);
+    match name {
+        b"MSET" => args.iter().step_by(2).collect(),
+        b"DEL" | b"UNLINK" => args.iter().collect(),
+        b"RENAME" | b"COPY" | b"LMOVE" | b"SMOVE" => args[..2].iter().collect(),
         _ => args[..1].iter().collect(),
     }
 }
@@ -205,12 +218,13 @@ mod tests {
             .collect()
     }
 
-    /// A history in which the first `acknowledged` of these commands have been answered.
+    /// A history in which the first `acknowledged` of these steps have been answered. A semicolon stands
+    /// between the commands of a unit.
     fn history(lines: &[&str], acknowledged: usize) -> History {
         let mut history = History::default();
         for line in lines {
-            let (argv, on) = (argv(line), Keys::Own);
-            history.steps.push(Step { argv, on });
+            let (commands, on) = (line.split("; ").map(argv).collect(), Keys::Own);
+            history.steps.push(Step { commands, on });
         }
         (0..acknowledged).for_each(|_| history.acknowledge());
         history
@@ -260,6 +274,20 @@ mod tests {
     fn a_command_applied_by_half_is_noticed() {
         let half = ["SET w0:a 1", "RPUSH w0:l x y", "SET w0:a 2"];
         assert_eq!(located(0, &server(&half)), None);
+    }
+
+    #[test]
+    fn a_unit_applied_by_half_is_noticed() {
+        let unit = "SET w0:a 2; RPUSH w0:l z; DEL w0:b";
+        let history = history(&["MSET w0:a 1 w0:b 1", unit, "SET w0:c 3"], 1);
+        let locate = |lines: &[&str]| history.locate(1, &server(lines), b"w0:").ok();
+        let begun = |rest: &[&'static str]| [&["MSET w0:a 1 w0:b 1"], rest].concat();
+        let last = |survival: Option<Survival>| survival.map(|survival| survival.last);
+        assert_eq!(last(locate(&begun(&[]))), Some(1));
+        assert_eq!(last(locate(&begun(&["SET w0:a 2"]))), None);
+        assert_eq!(last(locate(&begun(&["SET w0:a 2", "RPUSH w0:l z"]))), None);
+        let whole = begun(&["SET w0:a 2", "RPUSH w0:l z", "DEL w0:b"]);
+        assert_eq!(last(locate(&whole)), Some(2));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Model {
 }
 
 /// What the reply to a command must be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Expected {
     Exactly(Value),
     OneOf(Vec<Value>),
@@ -42,6 +42,8 @@ pub enum Expected {
         members: BTreeSet<Bytes>,
         count: usize,
     },
+    /// EXEC: these, one by one.
+    Each(Vec<Expected>),
     /// Anything but an error: it depends on the clock, or on other connections.
     NoError,
 }
@@ -52,6 +54,10 @@ impl Expected {
             Expected::Exactly(value) => value == reply,
             Expected::OneOf(values) => values.contains(reply),
             Expected::NoError => !reply.is_error(),
+            Expected::Each(expected) => reply.items().is_some_and(|replies| {
+                let mut pairs = expected.iter().zip(replies);
+                replies.len() == expected.len() && pairs.all(|(one, reply)| one.accepts(reply))
+            }),
             Expected::Picks { members, count } => {
                 let Some(picked) = picked(reply) else {
                     return false;

@@ -3,8 +3,8 @@
 //!
 //! | keys | commands | always true |
 //! |---|---|---|
-//! | `pair:left`, `pair:right` | MSET, DEL of both | equal, or both absent |
-//! | `hash` fields a, b; `zset` members a, b | HSET, HDEL, ZADD, ZREM of both | the same |
+//! | `pair:left`, `pair:right` | MSET, DEL of both; SET, DEL of each in a unit | equal, or both absent |
+//! | `hash` fields a, b; `zset` members a, b | HSET, HDEL, ZADD, ZREM of both, or of each in a unit | the same |
 //! | `set:0..3` | SMOVE | each element in exactly one |
 //! | `union`, `common` | SUNIONSTORE, SINTERSTORE of these | all elements; none |
 //! | `list:0..3` | LMOVE | each element in exactly one |
@@ -140,6 +140,23 @@ impl Shared {
             ),
         };
         (words(&line), expected, Tracked::Nothing)
+    }
+
+    /// A unit whose commands keep an invariant together and break it alone, and what a server answers.
+    pub fn unit(&self, rng: &mut Rng) -> (Vec<Argv>, Expected) {
+        let commands = match rng.u8(..6) {
+            0 => ["SET @pair:left N", "SET @pair:right N"],
+            1 => ["DEL @pair:left", "DEL @pair:right"],
+            2 => ["HSET @hash a N", "HSET @hash b N"],
+            3 => ["HDEL @hash a", "HDEL @hash b"],
+            4 => ["ZADD @zset N a", "ZADD @zset N b"],
+            _ => ["ZREM @zset a", "ZREM @zset b"],
+        };
+        let n = rng.u32(..).to_string();
+        let commands = commands.map(|line| words(&line.replace('N', &n)));
+        let reply = Expected::OneOf(vec![Value::ok(), Value::Int(0), Value::Int(1)]);
+        let expected = Expected::Each(vec![reply.clone(), reply]);
+        (commands.to_vec(), expected)
     }
 
     /// Which invariants a server broke.
