@@ -60,14 +60,6 @@ impl Default for Request {
 }
 
 impl Request {
-    /// For what needs no latch at all.
-    pub fn nothing() -> Self {
-        Request {
-            wanted: SmallVec::new(),
-            is_sorted: true,
-        }
-    }
-
     /// To be alone.
     pub fn everything() -> Self {
         Request {
@@ -563,7 +555,10 @@ mod tests {
             .map(|grant| grant.err().unwrap())
             .collect();
         drop(holder);
-        drop(alone.blocking_recv().unwrap());
+        let mut alone = alone.blocking_recv().unwrap();
+        // Whoever waits for this key waits for the one who is alone.
+        assert!(alone.try_extend(&request(&[("b", Exclusive), ("c", Shared)])));
+        drop(alone);
         for grant in behind {
             drop(grant.blocking_recv().unwrap());
         }
