@@ -1,5 +1,9 @@
 //! Strings as arrays of bits: the first is the highest of the first byte.
 
+mod field;
+mod operation;
+mod range;
+
 use std::sync::atomic::Ordering;
 
 use cairn_resp::{Reply, number};
@@ -7,7 +11,7 @@ use cairn_store::string::Edit;
 use cairn_store::{Error, Point, Result, Store, WriteTxn};
 
 use super::flags::Flag::{DenyOom, Fast};
-use super::keys::{Access, KeySpec, Keys};
+use super::keys::{self, Access, KeySpec, Keys};
 use super::{Args, Command, Handler, command};
 
 const GROUP: &str = "bitmap";
@@ -28,6 +32,69 @@ pub const COMMANDS: &[Command] = &[
             "O(1)",
             "Sets or clears one bit of a value, making it longer where needed.",
         ),
+    command("bitcount", -2, Handler::Read(range::bitcount))
+        .keys(Keys(&[KeySpec::at(1, Access::READ)]))
+        .syntax("key index{start:i end:i index_unit(BYTE!|BIT!)?}?")
+        .about(
+            GROUP,
+            "2.6.0",
+            "O(N)",
+            "Counts the bits that are set, in a value or a part of it.",
+        ),
+    command("bitpos", -3, Handler::Read(range::bitpos))
+        .keys(Keys(&[KeySpec::at(1, Access::READ)]))
+        .syntax("key bit:i index{start:i end_index{end:i index_unit(BYTE!|BIT!)?}?}?")
+        .about(
+            GROUP,
+            "2.8.7",
+            "O(N)",
+            "Finds the first bit that is set, or not, in a value or a part of it.",
+        ),
+    command("bitop", -4, Handler::Write(operation::bitop))
+        .keys(Keys(&[
+            KeySpec::at(2, Access::OVERWRITE),
+            KeySpec {
+                access: Access::READ,
+                place: keys::Place::Range {
+                    first: 3,
+                    last: -1,
+                    step: 1,
+                },
+            },
+        ]))
+        .flags(&[DenyOom])
+        .syntax("operation destkey:k key+")
+        .about(
+            GROUP,
+            "2.6.0",
+            "O(N)",
+            "Combines values bit by bit, and stores the result.",
+        ),
+    command("bitfield", -2, Handler::Write(field::bitfield))
+        .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
+        .flags(&[DenyOom])
+        .syntax(
+            "key operation(GET/encoding_offset{encoding offset:i}|\
+             write{OVERFLOW/wrap_sat_fail(WRAP!|SAT!|FAIL!)? \
+             write_operation(SET/encoding_offset_value{encoding offset:i value:i}|\
+             INCRBY/encoding_offset_increment{encoding offset:i increment:i})})?+",
+        )
+        .about(
+            GROUP,
+            "3.2.0",
+            "O(1) for each subcommand",
+            "Reads and writes integers of any width inside a value.",
+        ),
+    command("bitfield_ro", -2, Handler::Read(field::bitfield_ro))
+        .keys(Keys(&[KeySpec::at(1, Access::READ)]))
+        .flags(&[Fast])
+        .syntax("key GET/encoding_offset{encoding offset:i}?*")
+        .about(
+            GROUP,
+            "6.0.0",
+            "O(1) for each subcommand",
+            "Reads integers of any width inside a value.",
+        ),
 ];
 
 const OFFSET: Error = Error::fixed("ERR bit offset is not an integer or out of range");
@@ -41,8 +108,7 @@ struct Place {
 
 impl Place {
     fn parse(store: &Store, offset: &[u8]) -> Result<Place> {
-        let offset = number::parse_i64(offset).and_then(|offset| u64::try_from(offset).ok());
-        let offset = offset.ok_or(OFFSET)?;
+        let offset = range::parse_offset(offset).ok_or(OFFSET)?;
         let byte = offset / 8;
         if byte >= store.max_value_len().load(Ordering::Relaxed) as u64 {
             return Err(OFFSET);
