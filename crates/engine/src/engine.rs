@@ -543,26 +543,6 @@ impl Engine {
         self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward)
     }
 
-    /// Whether there may be rows in `[lower, upper)`: if there are very many young ones it is not looked whether
-    /// they are all about rows that are gone.
-    pub fn may_have_rows(
-        &self,
-        batch: &Batch,
-        family: Family,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> Result<bool> {
-        let range = WalkedRange::new(family, lower, upper);
-        let mut changes = range.of_batch(batch);
-        let open = |_| self.iterator(&range, ReadOptions::default());
-        let load = Load::FewInBackground;
-        let Some(stored) = self.young.open_walk(&range, load, &mut changes, open) else {
-            return Ok(true);
-        };
-        let mut rows = self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward);
-        Ok(rows.next()?.is_some())
-    }
-
     /// The same for background work, which must not push out of the cache what clients ask for.
     pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let range = WalkedRange::new(family, lower, upper);

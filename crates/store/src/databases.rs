@@ -3,12 +3,17 @@
 //! SELECT's number is mapped to an index that never returns. FLUSHDB gives the number a new index and
 //! lists the old one as dead, SWAPDB exchanges two: a few rows are written, whatever the size. The rows
 //! of a dead index are invisible from then on; the reclaimer and the compaction filters remove them.
+//!
+//! A database that no key was written to need not be replaced. To look whether there are keys would take the longer
+//! the more there are, so it is known which indexes were written to: whoever writes a key says so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_encoding::row;
 use cairn_encoding::system::{self, SystemKey};
 use cairn_engine::{Engine, Family, LOCAL_REGION};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 
 use crate::error::Result;
 use crate::txn::WriteTxn;
@@ -18,9 +23,38 @@ const REGION: u64 = LOCAL_REGION;
 /// Which index each database has. Changed under the exclusive latch only, after the commit that says so.
 pub struct Databases {
     indexes: Vec<AtomicU64>,
+    /// The index that is given out next. In memory too, because a flush shall not have to look for it on the disk.
+    next: AtomicU64,
+    written: Written,
     /// Rises when a commit that changes them begins, and when it has ended: odd in between. Whoever reads without
     /// a latch looks at it before and after, since rows and indexes do not become visible at the same moment.
     moves: AtomicU64,
+}
+
+/// The indexes that keys may have been written to.
+#[derive(Default)]
+struct Written {
+    all: Mutex<FxHashSet<u64>>,
+    /// Some of them, each at a place of its own, to be asked without a lock.
+    some: [AtomicU64; 8],
+}
+
+impl Written {
+    #[inline]
+    fn note(&self, index: u64) {
+        let place = &self.some[index as usize % self.some.len()];
+        if place.load(Ordering::Relaxed) != index {
+            self.note_first(place, index);
+        }
+    }
+
+    #[cold]
+    fn note_first(&self, place: &AtomicU64, index: u64) {
+        self.all.lock().insert(index);
+        // Only now: whoever sees it here relies on its being there. Both happen under the writer's latches, and who
+        // flushes holds them all.
+        place.store(index, Ordering::Relaxed);
+    }
 }
 
 impl Databases {
@@ -34,6 +68,26 @@ impl Databases {
     /// A commit that changes them begins, or has ended.
     pub(crate) fn note_move(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A key of this metadata row is about to be written.
+    #[inline]
+    pub(crate) fn note_written(&self, metadata_key: &[u8]) {
+        if let Some(index) = row::index_of(metadata_key) {
+            self.written.note(index);
+        }
+    }
+
+    fn may_have_keys(&self, index: u64) -> bool {
+        self.written.all.lock().contains(&index)
+    }
+
+    /// Nobody will write to these any more.
+    pub(crate) fn forget(&self, dead: &[u64]) {
+        let mut written = self.written.all.lock();
+        dead.iter().for_each(|index| {
+            written.remove(index);
+        });
     }
 
     pub fn count(&self) -> u32 {
@@ -58,11 +112,22 @@ impl Databases {
     /// Reads the map, as far as it is stored: `None` for a database that was never opened.
     pub(crate) fn load(engine: &Engine, count: u32) -> Result<(Databases, Vec<u32>)> {
         let mut indexes = Vec::new();
+        let written = Written::default();
+        let next_key = SystemKey::NextIndex { region: REGION }.encode();
+        let next = match engine.get(Family::Meta, &next_key)? {
+            Some(value) => system::value::decode_next_index(&value)?,
+            None => 1,
+        };
         let mut missing = Vec::new();
         for number in 0..count {
             let key = database_key(number);
             let index = match engine.get(Family::Meta, &key)? {
-                Some(value) => system::value::decode_database(&value)?,
+                Some(value) => {
+                    let index = system::value::decode_database(&value)?;
+                    // By whom, is not known.
+                    written.note(index);
+                    index
+                }
                 None => {
                     missing.push(number);
                     0
@@ -70,8 +135,13 @@ impl Databases {
             };
             indexes.push(AtomicU64::new(index));
         }
-        let moves = AtomicU64::new(0);
-        Ok((Databases { indexes, moves }, missing))
+        let databases = Databases {
+            indexes,
+            next: AtomicU64::new(next),
+            written,
+            moves: AtomicU64::new(0),
+        };
+        Ok((databases, missing))
     }
 }
 
@@ -83,18 +153,16 @@ fn database_key(number: u32) -> Vec<u8> {
     .encode()
 }
 
-/// Gives each of the databases a new index; what they held is dead. FLUSHDB, FLUSHALL.
-pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) -> Result<()> {
+/// Gives each of the databases a new index; what they held is dead. FLUSHDB, FLUSHALL. An index that was given out is
+/// not given out again, although the command may be undone.
+pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) {
     let mut indexes = txn.databases_now();
-    let next_key = SystemKey::NextIndex { region: REGION }.encode();
-    let mut next = match txn.row(Family::Meta, &next_key)? {
-        Some(value) => system::value::decode_next_index(&value)?,
-        None => 1,
-    };
+    let store = txn.store().clone();
+    let databases = store.databases();
     for number in numbers {
         let slot = &mut indexes[number as usize];
         if *slot != 0 {
-            if is_empty(txn, *slot)? {
+            if !store.may_have_legacy() && !databases.may_have_keys(*slot) {
                 continue;
             }
             let dead = SystemKey::DeadIndex {
@@ -103,33 +171,20 @@ pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) -> Resu
             };
             txn.put(Family::Meta, &dead.encode(), system::value::EMPTY);
         }
-        *slot = next;
-        next += 1;
+        *slot = databases.next.fetch_add(1, Ordering::Relaxed);
         txn.put(
             Family::Meta,
             &database_key(number),
             system::value::encode_database(*slot),
         );
     }
+    let next = databases.next.load(Ordering::Relaxed);
     txn.put(
         Family::Meta,
-        &next_key,
+        &SystemKey::NextIndex { region: REGION }.encode(),
         system::value::encode_next_index(next),
     );
     txn.move_databases(indexes);
-    Ok(())
-}
-
-/// Whether a database certainly has no keys: then it need not be replaced. Not much is done to find out.
-fn is_empty(txn: &WriteTxn, index: u64) -> Result<bool> {
-    if txn.store().may_have_legacy() {
-        return Ok(false);
-    }
-    let (mut lower, mut upper) = (Vec::new(), Vec::new());
-    row::index_prefix(&mut lower, index);
-    row::index_prefix(&mut upper, index + 1);
-    let engine = txn.store().engine();
-    Ok(!engine.may_have_rows(txn.pending(), Family::Metadata, &lower, &upper)?)
 }
 
 /// Exchanges two databases. SWAPDB.

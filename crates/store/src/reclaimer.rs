@@ -182,6 +182,7 @@ impl Store {
             txn.delete(Family::Meta, &listed.encode());
         }
         self.commit_blocking(&mut txn)?;
+        self.databases().forget(&dead);
         let count = dead.len() as u64;
         self.reclaimer()
             .databases

@@ -95,7 +95,7 @@ impl Store {
         });
         if !missing.is_empty() {
             let mut txn = WriteTxn::new(store.clone(), Patience::Long);
-            databases::flush(&mut txn, missing)?;
+            databases::flush(&mut txn, missing);
             store.commit_blocking(&mut txn)?;
         }
         store.engine.start_filters();

@@ -735,6 +735,9 @@ impl WriteTxn {
 
     #[inline]
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
+        if family == Family::Metadata {
+            self.read.store.databases().note_written(key);
+        }
         self.read.batch.put(family, key, value);
     }
 
@@ -756,12 +759,11 @@ impl WriteTxn {
                 self.put(Family::Expiry, &key.expiry(metadata.expire_ms), []);
             }
         }
-        self.encoded.clear();
-        metadata.encode_into(&mut self.encoded);
-        let encoded = &self.encoded;
-        self.read
-            .batch
-            .put(Family::Metadata, key.metadata(), encoded);
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        metadata.encode_into(&mut encoded);
+        self.put(Family::Metadata, key.metadata(), &encoded);
+        self.encoded = encoded;
         self.forget_legacy(key);
     }
 

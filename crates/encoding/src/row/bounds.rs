@@ -88,6 +88,13 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
+/// The index of a row that begins with the prefix; None if it is too short for that. It checks nothing else.
+#[inline]
+pub fn index_of(row: &[u8]) -> Option<u64> {
+    let index = row.get(8..INDEX_END)?;
+    index.try_into().ok().map(u64::from_be_bytes)
+}
+
 /// The part of a `data` or `zset_score` row that is the key's metadata key.
 ///
 /// For code that meets rows by the million and asks first whether the key is still the one it saw last.

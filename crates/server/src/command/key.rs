@@ -469,14 +469,14 @@ fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 fn flushdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let database = txn.database();
-    databases::flush(txn, [database])?;
+    databases::flush(txn, [database]);
     Ok(Reply::Ok)
 }
 
 fn flushall(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let count = txn.store().databases().count();
-    databases::flush(txn, 0..count)?;
+    databases::flush(txn, 0..count);
     Ok(Reply::Ok)
 }
 

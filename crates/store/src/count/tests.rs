@@ -91,7 +91,7 @@ fn a_flushed_database_is_forgotten() {
     let before = index(&store);
     store.count_all(before).unwrap();
     let mut txn = WriteTxn::new(store.clone(), Patience::Long);
-    crate::databases::flush(&mut txn, [0]).unwrap();
+    crate::databases::flush(&mut txn, [0]);
     store.commit_blocking(&mut txn).unwrap();
     store.recount(RUN).unwrap();
     assert_eq!(store.counts().kept(before), None);

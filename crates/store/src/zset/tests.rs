@@ -114,7 +114,7 @@ fn behaves_as_the_model_does() {
     runner
         .run(&case, |(ops, questions)| {
             let mut txn = WriteTxn::new(store.clone(), Patience::Long);
-            crate::databases::flush(&mut txn, [0]).unwrap();
+            crate::databases::flush(&mut txn, [0]);
             let mut models = Models::default();
             for op in &ops {
                 apply(&mut txn, op);

@@ -37,7 +37,7 @@ fn a_flushed_database_is_dropped_whole_and_then_forgotten() {
         txn.begin(2);
         sow(txn);
     });
-    fixture.write(|txn| databases::flush(txn, [0, 2]).unwrap());
+    fixture.write(|txn| databases::flush(txn, [0, 2]));
     fixture.store().reclaim_databases().unwrap();
     assert_eq!(fixture.count_of(SystemKind::DeadIndex), 0);
     let families = [
@@ -133,7 +133,7 @@ fn the_log_is_synced_before_anything_is_dropped() {
     );
     try_out(
         "a database",
-        |txn| databases::flush(txn, [0]).unwrap(),
+        |txn| databases::flush(txn, [0]),
         |fixture| fixture.store().reclaim_databases().unwrap(),
     );
 }

@@ -140,7 +140,7 @@ fn flushed_databases_wait_with_their_bytes() {
         hset(txn, "large", fields(1000));
     });
     fixture.store().engine().flush().unwrap();
-    fixture.write(|txn| databases::flush(txn, [1]).unwrap());
+    fixture.write(|txn| databases::flush(txn, [1]));
     let seen = garbage(&fixture);
     assert_eq!(seen.dead_databases, 1);
     assert!(seen.dead_database_bytes > 0);

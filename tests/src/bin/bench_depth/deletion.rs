@@ -7,6 +7,7 @@ use cairn_tests::client::Client;
 
 use crate::fill::{self, Kind};
 use crate::measure::{self, Costs, once, words};
+use crate::reclaiming::rest;
 use crate::table::Table;
 use crate::trial::Trial;
 
@@ -31,6 +32,8 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
                 let client = &mut trial.client;
                 client.line("DEL many");
                 fill::collection(client, kind, "many", elements);
+                // One command is measured, which shall not have to wait for what writing them leaves behind.
+                rest(client);
                 let mut base: Vec<Duration> =
                     (0..BASE).map(|_| delete_one(client, kind, way)).collect();
                 let deep = take(client, "many", way);
@@ -72,6 +75,7 @@ pub fn run_flushes(trial: &mut Trial, table: &mut Table) {
     for command in ["FLUSHDB", "FLUSHALL"] {
         let costs = measure::few(LIMIT * trial.scale.slack, || {
             fill::keys(&mut trial.client, elements);
+            rest(&mut trial.client);
             // All after something else, so that none finds the threads asleep or busy with just this.
             let mut flush = || {
                 (0..20).for_each(|_| drop(trial.client.line("GET missing")));

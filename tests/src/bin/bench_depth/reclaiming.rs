@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cairn_tests::client::Client;
+use cairn_tests::figures;
+
 use crate::fill::{self, Kind};
 use crate::foreground;
 use crate::table::Table;
@@ -87,16 +90,36 @@ fn beside_others(trial: &mut Trial, table: &mut Table) {
     table.ratio("p99 of GET and SET while a hash is reclaimed", costs, 2.5);
 }
 
-/// Waits until what was written has come to rest.
+/// Waits until RocksDB has dealt with what was written.
+pub fn rest(client: &mut Client) {
+    wait_for_none(
+        client,
+        &["storage_running_compactions", "storage_running_flushes"],
+    );
+}
+
+/// The same, and until it has taken everything in.
 pub fn settle(trial: &mut Trial) {
+    let figures = [
+        "storage_running_compactions",
+        "storage_running_flushes",
+        "storage_young_bytes",
+    ];
+    wait_for_none(&mut trial.client, &figures);
+}
+
+/// Waits until all of these figures have been zero for a while.
+fn wait_for_none(client: &mut Client, names: &[&str]) {
     let started = Instant::now();
     let mut calm = 0;
     while calm < 5 && started.elapsed() < LIMIT {
         thread::sleep(Duration::from_millis(200));
-        let is_busy = trial.info("storage", "storage_running_compactions") > 0
-            || trial.info("storage", "storage_running_flushes") > 0
-            || trial.info("storage", "storage_young_bytes") > 0;
-        calm = if is_busy { 0 } else { calm + 1 };
+        let mut is_busy = |name: &&str| figures::info(client, "storage", name) > 0;
+        calm = if names.iter().any(&mut is_busy) {
+            0
+        } else {
+            calm + 1
+        };
     }
 }
 
