@@ -52,6 +52,9 @@ async function missing(commands) {
   return commands.filter((_, i) => !known[i]);
 }
 
+// A check that failed leaves behind what it would have waited for.
+process.on("unhandledRejection", (error) => console.log(`and then: ${error.message}`));
+
 async function runOne({ name, run }) {
   try {
     await connect().flushall();
