@@ -44,6 +44,7 @@ start() {
     scratch=$(mktemp -d)
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     mkdir "$scratch/data"
+    : >"$scratch/log"
     "$@" --port "$port" --dir "$scratch/data" >"$scratch/log" 2>&1 &
     server=$!
     until grep -qi "ready to accept connections" "$scratch/log"; do

@@ -200,14 +200,17 @@ def keyspace_events_by_their_own_class(r, protocol):
         notifications = KeyspaceNotifications(connect(protocol=protocol))
         notifications.subscribe_keyevent(EventType.EXPIRED, handler=notified.append)
         thread = notifications.run_in_thread(daemon=True)
-        until(lambda: r.pubsub_numsub("__keyevent@0__:expired")[0][1] == 1, "the subscription is there")
-        for n in range(20):
-            r.set(f"session:{n}", 1, px=20 + n)
-        until(lambda: len(notified) == 20, "all sessions expire")
+        subscribed = lambda: r.pubsub_numsub("__keyevent@0__:expired")[0][1] == 1  # noqa: E731
+        try:
+            until(subscribed, "the subscription is there")
+            for n in range(20):
+                r.set(f"session:{n}", 1, px=20 + n)
+            until(lambda: len(notified) == 20, "all sessions expire")
+        finally:
+            thread.stop()
+            thread.join(5)
         assert {n.key for n in notified} == {f"session:{n}" for n in range(20)}
         assert {n.event_type for n in notified} == {"expired"}
-        thread.stop()
-        thread.join(5)
 
     with_events(r, "Ex", events)
 
