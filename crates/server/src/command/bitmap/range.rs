@@ -71,7 +71,7 @@ pub fn bitcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Int(0));
     };
     let mut count = 0;
-    look_through(txn, &value, &bits, |_, bytes| {
+    look_through(txn, &value, &bits, false, |_, bytes| {
         count += count_ones(bytes);
         false
     })?;
@@ -106,7 +106,7 @@ pub fn bitpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Int(-1));
     };
     let mut found = None;
-    look_through(txn, &value, &bits, |start, bytes| {
+    look_through(txn, &value, &bits, !wanted, |start, bytes| {
         let skipped = if wanted { 0 } else { 0xff };
         let byte = bytes.iter().position(|byte| *byte != skipped);
         found = byte.map(|at| {
@@ -115,8 +115,7 @@ pub fn bitpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         });
         found.is_some()
     })?;
-    // What lies outside of the part was masked, and counts as not there.
-    match found.filter(|found| bits.contains(found)) {
+    match found {
         Some(found) => Ok(found.into()),
         // A value goes on with zeros, unless its end was given.
         None if !wanted && section.end.is_none() => Ok((value.len() * 8).into()),
@@ -125,16 +124,17 @@ pub fn bitpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 }
 
 /// Shows the bytes of a part of a value, from this byte on, until `look` has seen enough. Bits outside of the part
-/// are shown as zeros.
+/// are shown as `outside`.
 fn look_through(
     txn: &ReadTxn,
     value: &Str<'_>,
     bits: &Bits,
+    outside: bool,
     mut look: impl FnMut(u64, &[u8]) -> bool,
 ) -> Result<()> {
     let bytes = bits.start / 8..bits.end.div_ceil(8);
     let mut masked = |start: u64, piece: &mut [u8]| {
-        mask(bits, start, piece);
+        mask(bits, start, piece, outside);
         look(start, piece)
     };
     let Some(mut chunks) = value.section(txn, bytes.clone()) else {
@@ -154,19 +154,23 @@ fn look_through(
     Ok(())
 }
 
-/// Clears the bits of the first and the last byte that lie outside of the part.
-fn mask(bits: &Bits, start: u64, piece: &mut [u8]) {
+/// Puts other bits where the first and the last byte lie outside of the part.
+fn mask(bits: &Bits, start: u64, piece: &mut [u8], outside: bool) {
     let end = start + piece.len() as u64;
+    let cover = |byte: &mut u8, inside: u8| match outside {
+        true => *byte |= !inside,
+        false => *byte &= inside,
+    };
     if let Some(first) = piece.first_mut()
         && start == bits.start / 8
     {
-        *first &= 0xff >> (bits.start % 8);
+        cover(first, 0xff >> (bits.start % 8));
     }
     if let Some(last) = piece.last_mut()
         && end == bits.end.div_ceil(8)
         && !bits.end.is_multiple_of(8)
     {
-        *last &= !(0xff >> (bits.end % 8));
+        cover(last, !(0xff >> (bits.end % 8)));
     }
 }
 
