@@ -9,13 +9,15 @@ use super::flags::Flag::{DenyOom, Fast, MovableKeys, NoScript};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Command, Handler, command, list, zset};
 
+type Attempt = fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>;
+
 /// How a command waits.
 #[derive(Clone, Copy)]
 pub struct Blocking {
     /// What its keys have to hold.
     pub kind: Type,
     /// Does its work, if there is something to do it on; on one key alone, if one is given.
-    pub attempt: fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>,
+    pub attempt: Attempt,
     /// The keys it waits for.
     pub sources: for<'a> fn(&Args<'a>) -> &'a [&'a [u8]],
     /// Which argument says for how long.
@@ -78,10 +80,7 @@ const MOVES_BETWEEN_KEYS: Keys = Keys(&[
     KeySpec::at(2, Access::INSERT),
 ]);
 
-const fn pops(
-    kind: Type,
-    attempt: fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>,
-) -> Handler {
+const fn pops(kind: Type, attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
         kind,
         attempt,
@@ -91,9 +90,7 @@ const fn pops(
     })
 }
 
-const fn moves(
-    attempt: fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>,
-) -> Handler {
+const fn moves(attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
         kind: Type::List,
         attempt,
@@ -103,10 +100,7 @@ const fn moves(
     })
 }
 
-const fn pops_several(
-    kind: Type,
-    attempt: fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>,
-) -> Handler {
+const fn pops_several(kind: Type, attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
         kind,
         attempt,

@@ -53,8 +53,10 @@ pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     Ok(popped.unwrap_or(Reply::NullArray))
 }
 
+type Names<'a> = &'a [&'a [u8]];
+
 /// `numkeys key [key ...] LEFT | RIGHT [COUNT count]`: the keys, and what to take.
-pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], (End, u64))> {
+pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(Names<'a>, (End, u64))> {
     let keys = count_from(words[0], 1, "ERR numkeys should be greater than 0")?;
     let end_at = usize::try_from(keys).map_or(usize::MAX, |keys| keys.saturating_add(1));
     let end = end_named(words.get(end_at).ok_or(Error::SYNTAX)?)?;

@@ -63,8 +63,10 @@ pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     Ok(popped.unwrap_or(Reply::NullArray))
 }
 
+type Names<'a> = &'a [&'a [u8]];
+
 /// `numkeys key [key ...] MIN | MAX [COUNT count]`: the keys, and what to take.
-pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], (Direction, u64))> {
+pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(Names<'a>, (Direction, u64))> {
     let key_count = positive(words[0], "ERR numkeys should be greater than 0")?;
     let keys = &words[1..];
     let end = usize::try_from(key_count)
