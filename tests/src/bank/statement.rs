@@ -21,7 +21,7 @@ pub enum Reading {
 #[derive(Debug)]
 pub struct Statement {
     balances: Vec<i64>,
-    coins: Vec<Vec<u8>>,
+    coins: Vec<String>,
 }
 
 const SCRIPT: &str = "
@@ -100,7 +100,7 @@ impl Statement {
         let mut coins = Vec::new();
         for purse in parts {
             for coin in purse.into_items()? {
-                coins.push(coin.as_bytes()?.to_vec());
+                coins.push(String::from_utf8_lossy(coin.as_bytes()?).into_owned());
             }
         }
         Some(Statement { balances, coins })
@@ -112,7 +112,7 @@ impl Statement {
         if sum != worth() {
             return Err(format!("a sum of {sum} instead of {}: {self:?}", worth()));
         }
-        let distinct: BTreeSet<&Vec<u8>> = self.coins.iter().collect();
+        let distinct: BTreeSet<&String> = self.coins.iter().collect();
         if distinct.len() != self.coins.len() {
             return Err(format!("a coin that is there twice: {self:?}"));
         }
