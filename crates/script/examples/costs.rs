@@ -10,8 +10,8 @@ use cairn_script::{Engine, Host, Limits, LogLevel, Script, Stop, Value};
 struct Fixed(Value);
 
 impl Host for Fixed {
-    fn call(&mut self, _: &[Vec<u8>]) -> Value {
-        self.0.clone()
+    fn call(&mut self, _: &[Vec<u8>]) -> Result<Value, Stop> {
+        Ok(self.0.clone())
     }
 
     fn log(&mut self, _: LogLevel, _: &[u8]) {}

@@ -58,6 +58,13 @@ pub fn code_and_message(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Whether an error is what a command has answered, and not one of the script's own. The field's name is
+/// Redis', whose scripts may set it too.
+pub fn is_a_commands(error: &Table) -> mlua::Result<bool> {
+    let mark: Value = error.raw_get("ignore_error_stats_update")?;
+    Ok(matches!(mark, Value::Boolean(true)))
+}
+
 /// The table that stands for an error of the script interface itself.
 pub fn own_error(lua: &Lua, message: &str) -> mlua::Result<Table> {
     coded_error(lua, b"ERR", message.as_bytes())
@@ -171,6 +178,9 @@ impl Answer<'_> {
 
     fn table(&mut self, table: &Table, level: usize) -> Result<Reply, Unanswerable> {
         if let Value::String(text) = table.raw_get("err")? {
+            if level == 0 {
+                self.run.error_is_a_commands.set(is_a_commands(table)?);
+            }
             return Ok(error_line(&text.as_bytes()));
         }
         if let Value::String(text) = table.raw_get("ok")? {

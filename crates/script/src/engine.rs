@@ -77,8 +77,13 @@ impl Engine {
         self.sandbox.lua.used_memory()
     }
 
-    /// Forgets what is compiled of scripts: SCRIPT FLUSH.
-    pub fn forget_scripts(&mut self) {
+    /// Whether the error that the last run ended with is what a command has answered: who counts errors has
+    /// counted that one already.
+    pub fn error_is_a_commands(&self) -> bool {
+        self.run.error_is_a_commands.get()
+    }
+
+    fn forget_scripts(&mut self) {
         self.scripts.clear();
         // What cannot be collected now will be later.
         let _ = self.sandbox.lua.gc_collect();
@@ -196,6 +201,12 @@ impl Engine {
         }
     }
 
+    /// Gives back what scripts have left behind. Lua does so by itself, in small steps and while scripts run: this is
+    /// for one that was broken off, after which none may come for a while.
+    pub fn tidy(&mut self) {
+        let _ = self.sandbox.lua.gc_collect();
+    }
+
     /// Lua 5.1 does not collect garbage when it runs out of memory, but fails at once.
     fn collect_garbage(&self) {
         if self.used_memory() > self.limits.memory / 4 {
@@ -263,6 +274,8 @@ impl Engine {
             // Redis goes down if there is none.
             None => field("err").unwrap_or_else(|| b"ERR unknown error".to_vec()),
         };
+        let is_a_commands = convert::is_a_commands(&error).unwrap_or(false);
+        self.run.error_is_a_commands.set(is_a_commands);
         let mut text = convert::c_string(&message).to_vec();
         if let (Some(source), Some(line)) = (field("source"), field("line")) {
             text.extend_from_slice(format!(" script: {name}, on ").as_bytes());

@@ -6,8 +6,9 @@ use cairn_resp::Value;
 pub trait Host {
     /// redis.call and redis.pcall. A refusal is a [`Value::Error`], its text as it would stand after the
     /// `-` of a reply. The answer is spelled for the protocol last given to [`Host::set_protocol`], or
-    /// for any: what RESP2 does not have is put into its terms.
-    fn call(&mut self, args: &[Vec<u8>]) -> Value;
+    /// for any: what RESP2 does not have is put into its terms. A script that is told to stop here ends as
+    /// one that is told so by [`Host::check`].
+    fn call(&mut self, args: &[Vec<u8>]) -> Result<Value, Stop>;
 
     /// redis.log.
     fn log(&mut self, level: LogLevel, message: &[u8]);

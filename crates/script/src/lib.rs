@@ -42,3 +42,4 @@ pub use function::load::Declared;
 pub use host::{Host, LogLevel, Stop};
 pub use script::Script;
 pub use sha1::sha1_hex;
+pub use shebang::library_name;

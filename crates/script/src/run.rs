@@ -31,6 +31,8 @@ pub struct Run {
     pub state: Cell<*mut mlua::lua_State>,
     /// What redis.call is about to return. It lies here while Lua may jump out of whoever would own it.
     pub reply: RefCell<Reply>,
+    /// Whether the error that the run ended with is what a command has answered.
+    pub error_is_a_commands: Cell<bool>,
     /// What a buffer outside of Lua, and a reply, may grow to.
     pub most_bytes: usize,
 }
@@ -58,6 +60,7 @@ impl Run {
             stack: Cell::new(0),
             state: Cell::new(std::ptr::null_mut()),
             reply: RefCell::new(Reply::Null),
+            error_is_a_commands: Cell::new(false),
             most_bytes,
         }
     }
@@ -74,6 +77,7 @@ impl Run {
         self.phase.set(phase);
         self.protocol.set(2);
         self.stopped.replace(OnceCell::new());
+        self.error_is_a_commands.set(false);
         self.random.borrow_mut().begin();
         self.json.reset();
         let _end = End(self);
@@ -148,6 +152,12 @@ impl Run {
             Ok(answer) => answer.unwrap_or(Ok(())),
             Err(_) => Err(Stop(b"ERR the host of a script panicked".to_vec())),
         }
+    }
+
+    /// The host wants no more of this run.
+    pub fn end(&self, stop: &Stop) {
+        let stopped = self.stopped.borrow();
+        stopped.get_or_init(|| stop.0.clone().into_boxed_slice());
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -3,6 +3,7 @@
 use cairn_resp::inline;
 
 use crate::Flags;
+use crate::function::load::is_name;
 
 /// A first line, its words, and what follows, from the line feed on: so the lines keep their numbers.
 struct Shebang<'a> {
@@ -80,6 +81,13 @@ pub fn of_library(text: &[u8]) -> Result<Metadata<'_>, Vec<u8>> {
         name,
         code: shebang.code,
     })
+}
+
+/// The name that a library's first line gives it, if that line is all right.
+pub fn library_name(code: &[u8]) -> Option<Vec<u8>> {
+    let metadata = of_library(code).ok()?;
+    let is_right = is_name(&metadata.name) && metadata.engine.eq_ignore_ascii_case(b"lua");
+    is_right.then_some(metadata.name)
 }
 
 fn with(text: &[u8], word: &[u8]) -> Vec<u8> {

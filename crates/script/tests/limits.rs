@@ -31,6 +31,47 @@ fn killed(script: &str) -> String {
 }
 
 #[test]
+fn a_host_ends_a_script_that_calls_it() {
+    let scripts = [
+        "while true do redis.call('PING') end",
+        "while true do pcall(redis.call, 'PING') end",
+        "while true do redis.pcall('PING') end",
+        "for i = 1, 5 do pcall(redis.call, 'PING') end return 'came to its end'",
+    ];
+    for script in scripts {
+        let mut server = Server::new();
+        server.host.calls_left = Some(3);
+        let answer = eval_in(&mut server.engine, &mut server.host, script);
+        assert!(
+            answer.starts_with("-ERR no more calls"),
+            "{script}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn errors_of_commands_are_told_from_those_of_scripts() {
+    let cases = [
+        ("return redis.call('INCR', 'text')", true),
+        ("return redis.pcall('INCR', 'text')", true),
+        ("return redis.call('BOGUS')", true),
+        ("local e = redis.pcall('BOGUS') return 1", false),
+        ("return {redis.pcall('BOGUS')}", false),
+        ("return redis.error_reply('MINE')", false),
+        ("error('mine')", false),
+        ("return redis.call()", false),
+    ];
+    let mut server = Server::new();
+    let host = &mut server.host;
+    host.strings.insert(b"text".to_vec(), b"x".to_vec());
+    for (script, expected) in cases {
+        eval_in(&mut server.engine, host, script);
+        let told = server.engine.error_is_a_commands();
+        assert_eq!(told, expected, "{script}");
+    }
+}
+
+#[test]
 fn loops_are_killed() {
     let scripts = [
         "while true do end",
@@ -296,7 +337,7 @@ fn loading_takes_no_longer_than_half_a_second() {
 fn a_panic_of_the_host_is_not_lost() {
     struct Panics;
     impl cairn_script::Host for Panics {
-        fn call(&mut self, _: &[Vec<u8>]) -> Value {
+        fn call(&mut self, _: &[Vec<u8>]) -> Result<Value, cairn_script::Stop> {
             panic!("in a command")
         }
         fn log(&mut self, _: cairn_script::LogLevel, _: &[u8]) {}

@@ -123,20 +123,19 @@ impl Buffer<'_> {
     }
 
     fn table(&mut self, table: &Table, level: usize) -> Result<(), Throw> {
-        let keys = table.pairs::<Value, Value>();
-        let keys: Vec<Value> = keys
-            .map(|pair| pair.map(|(key, _)| key))
-            .collect::<Result<_, _>>()?;
-        if is_array(&keys) {
-            self.array_header(keys.len());
-            for place in 1..=keys.len() {
+        // Twice through, since mlua has no room for the keys of a large table.
+        let keys = Keys::of(table)?;
+        if keys.are_of_array() {
+            self.array_header(keys.count);
+            for place in 1..=keys.count {
                 self.value(&table.raw_get(place)?, level + 1)?;
             }
         } else {
-            self.map_header(keys.len());
-            for key in keys {
+            self.map_header(keys.count);
+            for pair in table.pairs::<Value, Value>() {
+                let (key, value) = pair?;
                 self.value(&key, level + 1)?;
-                self.value(&table.raw_get(key)?, level + 1)?;
+                self.value(&value, level + 1)?;
             }
         }
         Ok(())
@@ -157,10 +156,36 @@ impl Buffer<'_> {
     }
 }
 
-/// Whether these are the numbers from 1 to how many they are.
-fn is_array(keys: &[Value]) -> bool {
-    let in_range = |key: &Value| matches!(key, Value::Integer(place) if (1..=keys.len() as i64).contains(place));
-    keys.iter().all(in_range)
+/// What is to be known of the keys of a table.
+#[derive(Default)]
+struct Keys {
+    count: usize,
+    /// The largest number among them.
+    largest: i64,
+    /// Whether all are whole numbers from 1 on.
+    are_places: bool,
+}
+
+impl Keys {
+    fn of(table: &Table) -> mlua::Result<Keys> {
+        let mut keys = Keys {
+            are_places: true,
+            ..Keys::default()
+        };
+        for pair in table.pairs::<Value, Value>() {
+            keys.count += 1;
+            match pair?.0 {
+                Value::Integer(place @ 1..) => keys.largest = keys.largest.max(place),
+                _ => keys.are_places = false,
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Whether they are the numbers from 1 to how many they are: no two are the same.
+    fn are_of_array(&self) -> bool {
+        self.are_places && self.largest <= self.count as i64
+    }
 }
 
 /// Without a range, unpacks everything; with a limit and an offset, at most so many values from there on, and

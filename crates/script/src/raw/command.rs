@@ -91,7 +91,11 @@ unsafe fn answer(state: *mut lua_State, run: &Run) -> Answer {
     // A panic must not reach Lua, through whose frames it could not unwind.
     let asked = AssertUnwindSafe(|| run.host(|host| host.call(&words)));
     match catch_unwind(asked) {
-        Ok(Some(reply)) => {
+        Ok(Some(Err(stop))) => {
+            run.end(&stop);
+            own(Answer::Raised, &stop.0)
+        }
+        Ok(Some(Ok(reply))) => {
             let failed = matches!(reply, Reply::Error(_));
             run.reply.replace(for_protocol(reply, run.protocol()));
             if failed { Answer::Error } else { Answer::Value }

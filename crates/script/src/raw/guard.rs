@@ -11,8 +11,8 @@ use mlua::{Function, Lua, Table};
 use super::catch::{pcall, xpcall};
 use super::face::{looks_behind, pairs, refuses_faces, shows_metatable};
 use super::hostile::{
-    bounds_pattern, bounds_pattern_of_find, bounds_pattern_of_gsub, keeps_collecting, loads_pieces,
-    loads_text,
+    bounds_pattern, bounds_pattern_of_find, bounds_pattern_of_gsub, bounds_range, keeps_collecting,
+    loads_pieces, loads_text,
 };
 
 /// Which functions of Lua are guarded, and how. The library `""` is the base library.
@@ -25,6 +25,7 @@ const GUARDS: &[(&str, &str, lua_CFunction)] = &[
     ("table", "foreach", looks_behind),
     ("", "getmetatable", shows_metatable),
     ("", "loadstring", loads_text),
+    ("", "unpack", bounds_range),
     ("", "collectgarbage", keeps_collecting),
     ("string", "find", bounds_pattern_of_find),
     ("string", "match", bounds_pattern),

@@ -1,5 +1,5 @@
-//! Arguments that Lua does not expect of anyone: bytecode, which it does not verify; patterns that recurse as
-//! deep as they are long; replacements that replace, and so on; and whatever would change the state for the
+//! Arguments that Lua does not expect of anyone: bytecode, which it does not verify; ranges of more elements than it
+//! can count; patterns that recurse as deep as they are long; replacements that replace, and so on; and whatever would change the state for the
 //! next script.
 
 use std::ffi::{CStr, c_int};
@@ -64,6 +64,22 @@ pub unsafe extern "C-unwind" fn keeps_collecting(state: *mut lua_State) -> c_int
                     ffi::lua_pushnumber(state, answer);
                     return 1;
                 }
+            }
+        }
+        go_on(state)
+    }
+}
+
+/// Lua counts the elements of a range in a C int, and does not notice when there are more.
+pub unsafe extern "C-unwind" fn bounds_range(state: *mut lua_State) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        if ffi::lua_type(state, 1) == ffi::LUA_TTABLE && ffi::lua_isnoneornil(state, 3) == 0 {
+            // As Lua converts them: what does not fit is cut off.
+            let first = ffi::luaL_optinteger(state, 2, 1) as c_int;
+            let last = ffi::luaL_checkinteger(state, 3) as c_int;
+            if i64::from(last) - i64::from(first) >= i64::from(c_int::MAX) {
+                ffi::luaL_error(state, c"too many results to unpack".as_ptr());
             }
         }
         go_on(state)

@@ -12,6 +12,7 @@
 //! - [`command`]: redis.call and redis.pcall; [`push`]: replies as Lua's values.
 //! - [`call`]: a protected call with Redis' error handler, and the hook that interrupts it.
 
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{Lua, LuaOptions, StdLib};
 
 pub mod call;
@@ -30,5 +31,9 @@ pub fn new_state() -> Lua {
     let options = LuaOptions::new().catch_rust_panics(true);
     // SAFETY: what makes this unsafe is the debug library, which can break any invariant. Only our own error
     // handler gets hold of it, and of one function of it, which tells and does not change.
-    unsafe { Lua::unsafe_new_with(libraries, options) }
+    let lua = unsafe { Lua::unsafe_new_with(libraries, options) };
+    // There is one for each thread, and most of what is in it stays: so a round of collecting begins when it has
+    // grown by a fifth, and not when there is twice as much.
+    lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(120)));
+    lua
 }

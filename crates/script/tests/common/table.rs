@@ -14,6 +14,8 @@ pub struct TableHost {
     pub read_only: bool,
     /// Checks until the script is stopped.
     pub checks_left: Option<usize>,
+    /// Calls until it is.
+    pub calls_left: Option<usize>,
 }
 
 /// Name, arity as Redis counts it, and whether it writes.
@@ -40,22 +42,13 @@ fn bulk(text: &[u8]) -> Value {
 }
 
 impl Host for TableHost {
-    fn call(&mut self, args: &[Vec<u8>]) -> Value {
-        let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
-        if name == "eval" {
-            return error("ERR This Redis command is not allowed from script");
+    fn call(&mut self, args: &[Vec<u8>]) -> Result<Value, Stop> {
+        match &mut self.calls_left {
+            Some(0) => return Err(Stop(b"ERR no more calls".to_vec())),
+            Some(left) => *left -= 1,
+            None => {}
         }
-        let Some((_, arity, writes)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
-            return error("ERR Unknown Redis command called from script");
-        };
-        let given = args.len() as i64;
-        if given != *arity && (*arity > 0 || given < -arity) {
-            return error("ERR Wrong number of args calling Redis command from script");
-        }
-        if *writes && self.read_only {
-            return error("ERR Write commands are not allowed from read-only scripts.");
-        }
-        self.run(&name, args)
+        Ok(self.answer(args))
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
@@ -87,6 +80,24 @@ impl Host for TableHost {
 }
 
 impl TableHost {
+    pub fn answer(&mut self, args: &[Vec<u8>]) -> Value {
+        let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
+        if name == "eval" {
+            return error("ERR This Redis command is not allowed from script");
+        }
+        let Some((_, arity, writes)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
+            return error("ERR Unknown Redis command called from script");
+        };
+        let given = args.len() as i64;
+        if given != *arity && (*arity > 0 || given < -arity) {
+            return error("ERR Wrong number of args calling Redis command from script");
+        }
+        if *writes && self.read_only {
+            return error("ERR Write commands are not allowed from read-only scripts.");
+        }
+        self.run(&name, args)
+    }
+
     fn run(&mut self, name: &str, args: &[Vec<u8>]) -> Value {
         const WRONG_TYPE: &str =
             "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -206,7 +217,7 @@ impl Server {
             "fcall" => self.fcall(words, false),
             "fcall_ro" => self.fcall(words, true),
             "function" => self.function(&words[1..]),
-            _ => self.host.call(words),
+            _ => self.host.answer(words),
         }
     }
 
