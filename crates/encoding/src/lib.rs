@@ -44,7 +44,7 @@ pub use error::DecodeError;
 pub const KEYSPACE_ID: u64 = 1;
 
 /// The layouts of this crate, as a whole. Stored once per database; another number means another format.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// Where a new list starts: as much room to push on the left as on the right.
 pub const LIST_ORIGIN: u64 = u64::MAX / 2;

@@ -11,6 +11,7 @@
 //!   LegacyMayExist     08 | region u64                     strings of the old format may be left
 //!   AppliedIndex       09 | region u64                     how far the region's log is applied
 //!   RegionDescriptor   0a | region u64                     slots, members and epoch of the region
+//!   Library            0b | region u64 | length u32 | name of functions: a library of them
 //! ```
 //!
 //! The tag comes first: a start-up lists all regions, or all staged versions, with one scan of a kind
@@ -40,6 +41,7 @@ pub enum SystemKind {
     LegacyMayExist = 0x08,
     AppliedIndex = 0x09,
     RegionDescriptor = 0x0a,
+    Library = 0x0b,
 }
 
 impl SystemKind {
@@ -67,6 +69,7 @@ impl SystemKind {
             0x08 => SystemKind::LegacyMayExist,
             0x09 => SystemKind::AppliedIndex,
             0x0a => SystemKind::RegionDescriptor,
+            0x0b => SystemKind::Library,
             _ => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -74,7 +77,7 @@ impl SystemKind {
 
 /// A stored key of the `meta` family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SystemKey {
+pub enum SystemKey<'a> {
     Format,
     Database { region: u64, number: u32 },
     NextIndex { region: u64 },
@@ -85,9 +88,10 @@ pub enum SystemKey {
     LegacyMayExist { region: u64 },
     AppliedIndex { region: u64 },
     RegionDescriptor { region: u64 },
+    Library { region: u64, name: &'a [u8] },
 }
 
-impl SystemKey {
+impl<'a> SystemKey<'a> {
     pub fn kind(&self) -> SystemKind {
         match self {
             SystemKey::Format => SystemKind::Format,
@@ -100,6 +104,7 @@ impl SystemKey {
             SystemKey::LegacyMayExist { .. } => SystemKind::LegacyMayExist,
             SystemKey::AppliedIndex { .. } => SystemKind::AppliedIndex,
             SystemKey::RegionDescriptor { .. } => SystemKind::RegionDescriptor,
+            SystemKey::Library { .. } => SystemKind::Library,
         }
     }
 
@@ -129,6 +134,11 @@ impl SystemKey {
                 out.extend_from_slice(&kind.region_prefix(region));
                 out.extend_from_slice(&number.to_be_bytes());
             }
+            SystemKey::Library { region, name } => {
+                out.extend_from_slice(&kind.region_prefix(region));
+                out.extend_from_slice(&(name.len() as u32).to_be_bytes());
+                out.extend_from_slice(name);
+            }
             SystemKey::NextIndex { region }
             | SystemKey::Maxima { region }
             | SystemKey::Watermark { region }
@@ -140,7 +150,7 @@ impl SystemKey {
         }
     }
 
-    pub fn decode(key: &[u8]) -> Result<SystemKey, DecodeError> {
+    pub fn decode(key: &'a [u8]) -> Result<SystemKey<'a>, DecodeError> {
         let mut reader = Reader::new("system key", key);
         let kind = SystemKind::of_tag(reader.u8("tag")?)?;
         let key = Self::read(kind, &mut reader)?;
@@ -148,8 +158,8 @@ impl SystemKey {
         Ok(key)
     }
 
-    fn read(kind: SystemKind, reader: &mut Reader<'_>) -> Result<SystemKey, DecodeError> {
-        let region = |reader: &mut Reader<'_>| reader.u64("region");
+    fn read(kind: SystemKind, reader: &mut Reader<'a>) -> Result<SystemKey<'a>, DecodeError> {
+        let region = |reader: &mut Reader<'a>| reader.u64("region");
         Ok(match kind {
             SystemKind::Format => SystemKey::Format,
             SystemKind::Database => SystemKey::Database {
@@ -181,6 +191,13 @@ impl SystemKey {
             },
             SystemKind::RegionDescriptor => SystemKey::RegionDescriptor {
                 region: region(reader)?,
+            },
+            SystemKind::Library => SystemKey::Library {
+                region: region(reader)?,
+                name: {
+                    let length = reader.u32("length")?;
+                    reader.bytes("name", length as usize)?
+                },
             },
         })
     }

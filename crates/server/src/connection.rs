@@ -492,6 +492,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Gone);
         }
         self.reply_start = self.output.len();
+        self.session.error_is_counted = false;
         match self.admit(&args) {
             Err(error) => {
                 let error = self.refuse_in_transaction(&args, error);
@@ -580,7 +581,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn count_error(&self) -> bool {
         match self.output.get(self.reply_start..) {
             Some([b'-', text @ ..]) => {
-                self.session.server.stats.error(text);
+                if !self.session.error_is_counted {
+                    self.session.server.stats.error(text);
+                }
                 true
             }
             _ => false,
@@ -632,6 +635,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
+        }
+        let running = &self.session.server.scripts.running;
+        if running.is_busy() && !command.has(Flag::AllowBusy) {
+            running.check_busy()?;
         }
         Ok(command)
     }

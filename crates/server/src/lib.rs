@@ -21,6 +21,7 @@ mod outbox;
 mod output_limits;
 mod pause;
 mod pubsub;
+mod script;
 mod server;
 mod session;
 mod slowlog;

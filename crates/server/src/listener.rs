@@ -22,6 +22,7 @@ use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
 use crate::descriptors::Shares;
 use crate::housekeeping;
+use crate::script;
 use crate::server::Server;
 use crate::space;
 use crate::turn::Worker;
@@ -53,6 +54,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
+    script::functions::load(&server).map_err(|error| format!("cannot load functions: {error}"))?;
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
     let workers: Vec<WorkerThread> = (0..threads)
@@ -211,6 +213,9 @@ async fn reject(mut stream: TcpStream, reason: &[u8]) {
     let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
 }
 
+/// The stack of threads that run commands. A script takes up to a megabyte of it.
+const STACK: usize = 4 << 20;
+
 /// A connection on its way to the thread that serves it.
 type Accepted = (std::net::TcpStream, Place);
 
@@ -225,10 +230,12 @@ impl WorkerThread {
         let (connections, accepted) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .thread_stack_size(STACK)
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
+            .stack_size(STACK)
             .spawn(move || {
                 LocalSet::new().block_on(&runtime, work(server, accepted));
             })

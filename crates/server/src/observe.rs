@@ -27,22 +27,32 @@ impl Ran<'_> {
         }
     }
 
-    /// The same for a command that a script ran.
+    /// The same for one that is about to run, and is shown before what it runs in turn.
     #[inline]
-    pub fn show_of_script(&self, server: &Server) {
+    pub fn announce(&self, server: &Server) {
         if server.monitors.is_any() {
-            self.show_as(server, "lua");
+            self.feed(server, &self.client.peer.to_string());
         }
+    }
+
+    /// The same for a command that a script ran.
+    pub fn show_of_script(&self, server: &Server) {
+        self.show_as(server, "lua");
     }
 
     #[cold]
     fn show_as(&self, server: &Server, origin: &str) {
         // What administrators do may hold secrets.
         if !self.command.has(Flag::Admin) && !self.command.has(Flag::SkipMonitor) {
-            let words = redacted(self.command, self.args);
-            let limits = &server.live.output_limits;
-            server.monitors.show(limits, self.database, origin, &words);
+            self.feed(server, origin);
         }
+    }
+
+    #[cold]
+    fn feed(&self, server: &Server, origin: &str) {
+        let words = redacted(self.command, self.args);
+        let limits = &server.live.output_limits;
+        server.monitors.show(limits, self.database, origin, &words);
     }
 
     /// Takes note of it if it took long.

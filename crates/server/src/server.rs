@@ -16,6 +16,7 @@ use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::script::Scripts;
 use crate::slowlog::Slowlog;
 use crate::spikes::Spikes;
 use crate::stats::Stats;
@@ -38,6 +39,7 @@ pub struct Server {
     pub slowlog: Slowlog,
     pub spikes: Spikes,
     pub pubsub: Arc<PubSub>,
+    pub scripts: Scripts,
     pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
@@ -56,6 +58,7 @@ impl Server {
         let classes = store.listeners().classes().clone();
         let live = Live::new(store.max_value_len().clone(), classes);
         let interest: Arc<Interest> = Arc::default();
+        let scripts = Scripts::new(settings.memory);
         let server = Arc::new(Server {
             store,
             config: Config::new(&settings, &live),
@@ -70,6 +73,7 @@ impl Server {
             slowlog: Slowlog::default(),
             spikes: Spikes::default(),
             pubsub: Arc::default(),
+            scripts,
             interest,
             moves: Moves::default(),
             stats: Stats::default(),
@@ -94,6 +98,10 @@ impl Server {
     /// Asks every part to stop.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     pub fn stopping(&self) -> watch::Receiver<bool> {

@@ -46,6 +46,8 @@ pub struct Session {
     pub is_in_unit: bool,
     /// None until it is first asked for.
     subscriptions: Option<Box<Subscriptions>>,
+    /// The error that the current command answers with has been counted, where it came about.
+    pub error_is_counted: bool,
 }
 
 impl Session {
@@ -66,6 +68,7 @@ impl Session {
             monitor: None,
             is_in_unit: false,
             subscriptions: None,
+            error_is_counted: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn_resp::{Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
@@ -137,28 +137,48 @@ impl Unit for Exec {
         for (command, args) in &self.queue.calls {
             let started = Instant::now();
             let start = out.len();
-            let reply = args.with(|args| scope.call(command, args))?;
-            scope.write(reply, scope.session.protocol, out)?;
-            results.push((start, started.elapsed(), scope.session.database));
+            scope.session.error_is_counted = false;
+            args.with(|args| scope.call_and_write(command, args, out))?;
+            let session = &scope.session;
+            results.push(Done {
+                reply_at: start,
+                took: started.elapsed(),
+                database: session.database,
+                error_is_counted: session.error_is_counted,
+            });
         }
         // It has come to its end, and will not be started again: now it counts.
         let session = &*scope.session;
-        for ((command, args), (start, took, database)) in self.queue.calls.iter().zip(results) {
-            let error = out[start..].strip_prefix(b"-");
-            session.server.stats.counted(command, took, error);
+        for ((command, args), done) in self.queue.calls.iter().zip(results) {
+            let error = out[done.reply_at..].strip_prefix(b"-");
+            let stats = &session.server.stats;
+            match done.error_is_counted {
+                true => stats.ran(command, done.took, error.is_some(), true),
+                false => stats.counted(command, done.took, error),
+            }
             args.with(|args| {
                 let ran = Ran {
                     client: &session.client,
-                    database,
+                    database: done.database,
                     command,
                     args,
                 };
-                ran.time(&session.server, took);
+                ran.time(&session.server, done.took);
                 ran.show(&session.server);
             });
         }
         Ok(())
     }
+}
+
+/// A command of a transaction that has run.
+struct Done {
+    /// Where its reply begins.
+    reply_at: usize,
+    took: Duration,
+    /// The one selected afterwards.
+    database: u32,
+    error_is_counted: bool,
 }
 
 /// WATCH.

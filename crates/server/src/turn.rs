@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use crate::blocked::Served;
 use crate::command::{Args, Blocking, Command, Handler};
 use crate::interest;
+use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
 use crate::unit::{Scope, Unit};
@@ -113,7 +114,9 @@ impl Call<'_> {
             return Request::everything();
         }
         let mut request = Request::default();
-        let strongest = if self.command.is_write() {
+        // What units do to their keys is up to them.
+        let is_unit = matches!(self.command.handler, Handler::Unit(_));
+        let strongest = if self.command.is_write() || is_unit {
             Mode::Exclusive
         } else {
             Mode::Shared
@@ -256,7 +259,7 @@ impl Worker {
         self.open(turn);
         let (txn, held) = (&mut turn.txn, &mut turn.held);
         match start_unit(unit, session, txn, held, out) {
-            Ok(()) => {
+            Ok(_) => {
                 self.attend(turn, session.client.id);
                 Step::Done
             }
@@ -373,18 +376,19 @@ fn settle(
     outcome.settle(result);
 }
 
-/// Starts a unit. If it breaks off, by a panic too, nothing of it is left.
+/// Starts a unit. If it breaks off, by a panic too, nothing of it is left. Returns what it makes of the functions.
 fn start_unit(
     unit: &mut dyn Unit,
     session: &mut Session,
     txn: &mut WriteTxn,
     held: &mut Held,
     out: &mut Vec<u8>,
-) -> Result<()> {
+) -> Result<Option<Arc<View>>> {
     let (before, database) = (out.len(), session.database);
     session.is_in_unit = true;
-    let mut scope = Scope { session, txn, held };
+    let mut scope = Scope::new(session, txn, held);
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
+    let functions = scope.functions.take();
     session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");
@@ -395,7 +399,7 @@ fn start_unit(
         out.truncate(before);
         session.select(database);
     }
-    result
+    result.map(|()| functions)
 }
 
 fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
@@ -473,7 +477,7 @@ pub fn run_long(
         Handler::Write(handler) | Handler::Exclusive(handler) => {
             let mut result = handler(&mut txn, &call.args);
             if result.is_ok()
-                && let Err(error) = commit_long(server, &mut txn, &mut held, call.client)
+                && let Err(error) = commit_long(server, &mut txn, &mut held, call.client, None)
             {
                 result = Err(error);
             }
@@ -482,7 +486,7 @@ pub fn run_long(
         Handler::Blocking(blocking) => match (blocking.attempt)(&mut txn, &call.args, None) {
             Ok(None) => return Ok(LongReply::Nothing),
             Ok(Some(reply)) => {
-                let committed = commit_long(server, &mut txn, &mut held, call.client);
+                let committed = commit_long(server, &mut txn, &mut held, call.client, None);
                 finish(call, committed.map(|()| reply), &mut out)
             }
             Err(error) => finish(call, Err(error), &mut out),
@@ -521,7 +525,9 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
             result => break result,
         }
     };
-    let result = result.and_then(|()| commit_long(&server, &mut txn, &mut held, session.client.id));
+    let result = result.and_then(|functions| {
+        commit_long(&server, &mut txn, &mut held, session.client.id, functions)
+    });
     if let Err(error) = result {
         out.clear();
         Writer::new(&mut out, session.protocol).error(error_text(&error));
@@ -530,12 +536,21 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
 }
 
 /// Commits what has been done on a thread that may block.
-fn commit_long(server: &Server, txn: &mut WriteTxn, held: &mut Held, client: u64) -> Result<()> {
+fn commit_long(
+    server: &Server,
+    txn: &mut WriteTxn,
+    held: &mut Held,
+    client: u64,
+    functions: Option<Arc<View>>,
+) -> Result<()> {
     let mut served = Vec::new();
     if server.interest.is_any() {
         interest::attend(server, txn, held, Some(client), &mut served);
     }
     let result = server.store.commit_blocking(txn);
+    if let (Ok(()), Some(functions)) = (&result, functions) {
+        server.scripts.functions.install(functions);
+    }
     held.let_go();
     let told = match &result {
         Ok(()) => Ok(()),

@@ -1,10 +1,15 @@
 //! Several commands as one: EXEC, a script. They run over one transaction, become one batch, and nobody sees one
 //! without the others.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{Error, Held, Point, Request, Result, WriteTxn};
 
 use crate::command::{Args, Command, Flag, Handler};
+use crate::script::functions::View;
+use crate::script::reply::write_reply;
 use crate::session::Session;
 use crate::turn::Call;
 
@@ -25,9 +30,38 @@ pub struct Scope<'a> {
     pub session: &'a mut Session,
     pub txn: &'a mut WriteTxn,
     pub held: &'a mut Held,
+    /// The functions as the unit has changed them, if it has; for everybody when it is committed.
+    pub functions: Option<Arc<View>>,
+    /// Until when it may run, where it must not take its time; set when somebody asks.
+    deadline: Option<Instant>,
 }
 
-impl Scope<'_> {
+/// How long a unit may take on a connection's thread, besides reading rows, which are counted.
+const SHORT_TIME: Duration = Duration::from_millis(3);
+
+impl<'a> Scope<'a> {
+    pub fn new(session: &'a mut Session, txn: &'a mut WriteTxn, held: &'a mut Held) -> Scope<'a> {
+        Scope {
+            session,
+            txn,
+            held,
+            functions: None,
+            deadline: None,
+        }
+    }
+
+    /// Until when the unit may run; none if it may take its time.
+    pub fn deadline(&mut self) -> Option<Instant> {
+        if self.is_patient() {
+            return None;
+        }
+        Some(
+            *self
+                .deadline
+                .get_or_insert_with(|| Instant::now() + SHORT_TIME),
+        )
+    }
+
     /// Whether the unit has a thread of its own, where it may take its time.
     pub fn is_patient(&self) -> bool {
         self.txn.is_patient()
@@ -57,7 +91,7 @@ impl Scope<'_> {
             Handler::Admin(_) if !self.is_patient() => return Err(Error::TooLong),
             Handler::Admin(handler) => return or_error(handler(&self.session.server, args)),
             // What would have to wait for itself.
-            Handler::Container | Handler::Unit(_) => {
+            Handler::Unit(_) | Handler::Container => {
                 let name = command.full_name;
                 return Ok(Reply::error(format!(
                     "ERR {name} is not possible inside a transaction"
@@ -118,15 +152,32 @@ impl Scope<'_> {
         }
     }
 
+    /// The same for a command that may be a unit itself; its reply is appended.
+    pub fn call_and_write(
+        &mut self,
+        command: &'static Command,
+        args: &Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let protocol = self.session.protocol;
+        let reply = match command.handler {
+            Handler::Unit(make) => match make(self.session, args) {
+                Ok(mut unit) => {
+                    if !self.held.try_extend(&unit.request()) {
+                        return Err(Error::Unlatched);
+                    }
+                    return unit.run(self, out);
+                }
+                Err(error) => or_error(Err(error))?,
+            },
+            _ => self.call(command, args)?,
+        };
+        self.write(reply, protocol, out)
+    }
+
     /// Appends a reply. One that is long needs a thread of its own, which it may occupy until it is complete.
     pub fn write(&self, reply: Reply, protocol: Protocol, out: &mut Vec<u8>) -> Result<()> {
-        if let Reply::Stream(_) = &reply
-            && !self.is_patient()
-        {
-            return Err(Error::TooLong);
-        }
-        let written = reply.write(&mut Writer::new(out, protocol));
-        written.map_err(|error| Error::reply(format!("ERR {error}")))
+        write_reply(reply, &mut Writer::new(out, protocol), self.is_patient())
     }
 }
 

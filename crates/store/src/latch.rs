@@ -60,6 +60,14 @@ impl Default for Request {
 }
 
 impl Request {
+    /// For what needs no latch at all.
+    pub fn nothing() -> Self {
+        Request {
+            wanted: SmallVec::new(),
+            is_sorted: true,
+        }
+    }
+
     /// To be alone.
     pub fn everything() -> Self {
         Request {

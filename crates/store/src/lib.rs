@@ -17,6 +17,7 @@ mod error;
 mod expect;
 mod expirer;
 mod fresh;
+pub mod functions;
 mod garbage;
 mod hash;
 pub mod inspect;

@@ -4,7 +4,7 @@ use crate::golden::assert_bytes;
 const REGION: u64 = 0x0102_0304_0506_0708;
 
 /// One key of every kind, with its bytes.
-const KEYS: [(SystemKey, &str); 10] = [
+const KEYS: [(SystemKey, &str); 11] = [
     (SystemKey::Format, "01"),
     (
         SystemKey::Database {
@@ -47,6 +47,13 @@ const KEYS: [(SystemKey, &str); 10] = [
     (
         SystemKey::RegionDescriptor { region: REGION },
         "0a 0102030405060708",
+    ),
+    (
+        SystemKey::Library {
+            region: REGION,
+            name: b"math",
+        },
+        "0b 0102030405060708 00000004 6d617468",
     ),
 ];
 

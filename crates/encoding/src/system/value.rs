@@ -11,6 +11,7 @@
 //!   LegacyMayExist     (empty)
 //!   AppliedIndex       index u64
 //!   RegionDescriptor   written and read by consensus alone: opaque here
+//!   Library            its code, as the client gave it: opaque here
 //! ```
 //!
 //! A pair of functions for each, rather than one for each width, so that a call site says which row it
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        assert_bytes(&encode_format(FORMAT_VERSION), "00000004");
+        assert_bytes(&encode_format(FORMAT_VERSION), "00000005");
         assert_bytes(&encode_database(NUMBER), "0102030405060708");
         assert_bytes(&encode_next_index(NUMBER), "0102030405060708");
         assert_bytes(&encode_watermark(NUMBER), "0102030405060708");

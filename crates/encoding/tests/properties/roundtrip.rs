@@ -60,7 +60,8 @@ proptest! {
 
     #[test]
     fn system_keys_and_maxima(key in system_key(), version in number(), timestamp_ms in number()) {
-        prop_assert_eq!(SystemKey::decode(&key.encode()), Ok(key));
+        let encoded = key.encode();
+        prop_assert_eq!(SystemKey::decode(&encoded), Ok(key));
         let maxima = Maxima { version, timestamp_ms };
         prop_assert_eq!(Maxima::decode(&maxima.encode()), Ok(maxima));
     }

@@ -175,7 +175,7 @@ fn fixed_body() -> impl Strategy<Value = Body<'static>> {
     ]
 }
 
-pub fn system_key() -> impl Strategy<Value = SystemKey> {
+pub fn system_key() -> impl Strategy<Value = SystemKey<'static>> {
     let region = number;
     prop_oneof![
         Just(SystemKey::Format),
@@ -189,5 +189,9 @@ pub fn system_key() -> impl Strategy<Value = SystemKey> {
         region().prop_map(|region| SystemKey::LegacyMayExist { region }),
         region().prop_map(|region| SystemKey::AppliedIndex { region }),
         region().prop_map(|region| SystemKey::RegionDescriptor { region }),
+        region().prop_map(|region| SystemKey::Library {
+            region,
+            name: b"a_name",
+        }),
     ]
 }

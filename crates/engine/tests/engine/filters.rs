@@ -199,7 +199,7 @@ fn dead_database() -> Vec<Planted> {
     field.rows
 }
 
-fn system_rows() -> [(SystemKey, Vec<u8>); 3] {
+fn system_rows() -> [(SystemKey<'static>, Vec<u8>); 3] {
     let region = LOCAL_REGION;
     let mut staged_for = Vec::new();
     value::encode_staging(&mut staged_for, LIVE, b"staged");

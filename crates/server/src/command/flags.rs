@@ -20,6 +20,7 @@ pub enum Flag {
     MayReplicate,
     NoAsyncLoading,
     NoMulti,
+    NoMandatoryKeys,
     MovableKeys,
     AllowBusy,
     Dangerous,
@@ -34,7 +35,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    pub const ALL: [Flag; 25] = [
+    pub const ALL: [Flag; 26] = [
         Flag::Write,
         Flag::ReadOnly,
         Flag::DenyOom,
@@ -51,6 +52,7 @@ impl Flag {
         Flag::MayReplicate,
         Flag::NoAsyncLoading,
         Flag::NoMulti,
+        Flag::NoMandatoryKeys,
         Flag::MovableKeys,
         Flag::AllowBusy,
         Flag::Dangerous,
@@ -62,7 +64,7 @@ impl Flag {
         Flag::Debugging,
     ];
 
-    /// As COMMAND INFO prints it; `None` for what only decides the categories.
+    /// As COMMAND INFO prints it; `None` for what only decides the categories, and what it hides.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Flag::Write => "write",
@@ -78,12 +80,14 @@ impl Flag {
             Flag::SkipSlowlog => "skip_slowlog",
             Flag::Fast => "fast",
             Flag::NoAuth => "no_auth",
-            Flag::MayReplicate => "may_replicate",
             Flag::NoAsyncLoading => "no_async_loading",
             Flag::NoMulti => "no_multi",
+            Flag::NoMandatoryKeys => "no_mandatory_keys",
             Flag::MovableKeys => "movablekeys",
             Flag::AllowBusy => "allow_busy",
-            Flag::Dangerous
+            // Redis keeps this one to itself.
+            Flag::MayReplicate
+            | Flag::Dangerous
             | Flag::Connection
             | Flag::Keyspace
             | Flag::Scripting

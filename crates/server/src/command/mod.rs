@@ -13,6 +13,7 @@ mod connection;
 mod debug;
 mod expire;
 mod flags;
+mod function;
 mod hash;
 mod introspection;
 mod key;
@@ -22,6 +23,7 @@ mod pubsub;
 mod random;
 mod rows;
 mod scan;
+mod script;
 mod server;
 mod set;
 mod stream;
@@ -226,10 +228,11 @@ impl Command {
     }
 
     pub fn is_write(&self) -> bool {
-        matches!(
-            self.handler,
-            Handler::Write(_) | Handler::Exclusive(_) | Handler::Blocking(_)
-        )
+        match self.handler {
+            Handler::Write(_) | Handler::Exclusive(_) | Handler::Blocking(_) => true,
+            Handler::Unit(_) => self.flags.has(Flag::Write),
+            _ => false,
+        }
     }
 
     /// Whether it is not queued after MULTI.
@@ -270,6 +273,8 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         pubsub::COMMANDS,
         connection::COMMANDS,
         client::COMMANDS,
+        script::COMMANDS,
+        function::COMMANDS,
         server::COMMANDS,
         config::COMMANDS,
         introspection::COMMANDS,
@@ -418,6 +423,24 @@ pub fn resolve(args: &Args<'_>) -> Result<&'static Command> {
         return Err(wrong_arity(subcommand.full_name));
     }
     Err(unknown_subcommand(command, args[1]))
+}
+
+/// The command, or subcommand, that a script calls; or, if it cannot, what the script is told, and the command
+/// if there is one.
+pub fn for_script(args: &Args<'_>) -> Result<&'static Command, (Option<&'static Command>, Error)> {
+    const UNKNOWN: Error = Error::fixed("ERR Unknown Redis command called from script");
+    let command = find(args[0]).ok_or((None, UNKNOWN))?;
+    let command = match args.get(1) {
+        Some(name) if !command.shown_subcommands().is_empty() => {
+            command.subcommand(name).ok_or((None, UNKNOWN))?
+        }
+        _ => command,
+    };
+    if command.accepts(args.len()) {
+        return Ok(command);
+    }
+    let error = Error::fixed("ERR Wrong number of args calling Redis command from script");
+    Err((Some(command), error))
 }
 
 /// The command that is called, if its subcommands are not shown to clients.

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_resp::Reply;
-use cairn_store::{Error, Result, WriteTxn};
+use cairn_store::{Error, Result};
 
 use super::args::{Args, is};
 use super::flags::Flag::{
     Admin, Administrative, AllowBusy, Dangerous, Fast, Loading, NoAsyncLoading, NoMulti, NoScript,
-    ReadOnly, Scripting, Stale,
+    ReadOnly, Stale,
 };
-use super::{Command, Handler, command, help};
+use super::{Command, Handler, command};
 use crate::info;
 use crate::server::Server;
 use crate::session::{Replies, Session};
@@ -86,29 +86,6 @@ pub const COMMANDS: &[Command] = &[
             "O(1)",
             "Returns the part that the server has in replication.",
         ),
-    command("function", -2, Handler::Container)
-        .subcommands(&[
-            command("flush", -2, Handler::Write(function_flush))
-                .flags(&[NoScript, Scripting])
-                .usage("[ASYNC|SYNC]")
-                .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-                .syntax("async(ASYNC!|SYNC!)?")
-                .about(
-                    "scripting",
-                    "7.0.0",
-                    "O(N) for N functions",
-                    "Deletes all functions.",
-                ),
-            command("help", 2, Handler::Session(help))
-                .flags(&[Loading, Stale, Scripting])
-                .about("scripting", "7.0.0", "O(1)", "Prints this help."),
-        ])
-        .about(
-            "scripting",
-            "7.0.0",
-            "Depends on the subcommand",
-            "Manages functions.",
-        ),
 ];
 
 fn info(server: &Server, args: &Args) -> Result<Reply> {
@@ -124,7 +101,7 @@ fn time(_: &mut Session, _: &Args) -> Result<Reply> {
     Ok(parts.into_iter().map(String::into_bytes).collect())
 }
 
-/// Everything is written out however the server stops, so the options make no difference; and stopping
+/// Everything is written out however the server stops, so the options make hardly a difference; and stopping
 /// waits for nobody, so there is never a shutdown to abort.
 fn shutdown(session: &mut Session, args: &Args) -> Result<Reply> {
     let (mut saves, mut saves_not, mut aborts) = (false, false, false);
@@ -142,6 +119,10 @@ fn shutdown(session: &mut Session, args: &Args) -> Result<Reply> {
     }
     if aborts {
         return Err(Error::fixed("ERR No shutdown in progress."));
+    }
+    // Not to save is to give up what a script has done so far.
+    if !saves_not && session.server.scripts.running.is_busy() {
+        session.server.scripts.running.check_busy()?;
     }
     tracing::warn!("{}: asked to shut down", session.client.peer);
     session.server.stop();
@@ -189,15 +170,4 @@ fn role(_: &mut Session, _: &Args) -> Result<Reply> {
         Reply::Int(0),
         Reply::Array(Vec::new()),
     ]))
-}
-
-/// There are no functions, so they are gone as soon as this is asked for.
-fn function_flush(_: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    match args.rest(2) {
-        [] => Ok(Reply::Ok),
-        [mode] if is(mode, "sync") || is(mode, "async") => Ok(Reply::Ok),
-        _ => Err(Error::fixed(
-            "ERR FUNCTION FLUSH only supports SYNC|ASYNC option",
-        )),
-    }
 }

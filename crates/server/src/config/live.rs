@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cairn_resp::number;
@@ -40,6 +41,8 @@ pub struct Live {
     /// The classes of events that are told of, and to whom. Shared with the store, which computes no others.
     pub event_classes: Arc<AtomicU32>,
     pub output_limits: OutputLimits,
+    /// Milliseconds for which a script may run before others are told that the server is busy; zero: for ever.
+    busy_threshold_ms: AtomicU64,
 }
 
 impl Live {
@@ -61,6 +64,7 @@ impl Live {
             spike_ms: AtomicU64::new(0),
             event_classes,
             output_limits: OutputLimits::default(),
+            busy_threshold_ms: AtomicU64::new(5000),
         }
     }
 }
@@ -71,6 +75,10 @@ impl Live {
         !is_local(peer)
             && self.protected_mode.load(Ordering::Relaxed)
             && !self.has_password.load(Ordering::Acquire)
+    }
+
+    pub fn busy_threshold(&self) -> Duration {
+        Duration::from_millis(self.busy_threshold_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -168,6 +176,11 @@ pub fn set_event_classes(live: &Live, value: &[u8]) {
 
 pub fn set_output_limits(live: &Live, value: &[u8]) {
     live.output_limits.set(value);
+}
+
+pub fn set_busy_threshold(live: &Live, value: &[u8]) {
+    live.busy_threshold_ms
+        .store(unsigned(value), Ordering::Relaxed);
 }
 
 pub fn set_log_level(_: &Live, value: &[u8]) {

@@ -98,6 +98,9 @@ pub static PARAMETERS: &[Parameter] = &[
     one_of("enable-debug-command", &["no", "yes", "local"], "local")
         .immutable()
         .flag("Who may use DEBUG: nobody (no), everybody (yes), clients of this machine (local)"),
+    number("busy-reply-threshold", 0, LONG, "5000")
+        .alias("lua-time-limit")
+        .applies(live::set_busy_threshold),
     yes_no("latency-tracking", "yes").applies(live::set_latency_tracking),
     number("latency-monitor-threshold", 0, LONG, "0").applies(live::set_spike),
     number("slowlog-log-slower-than", -1, LONG, "10000").applies(live::set_slower_than),
@@ -251,7 +254,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("active-defrag-threshold-upper", 0, 1000, "100"),
     number("active-expire-effort", 1, 10, "1"),
     number("auto-aof-rewrite-percentage", 0, INT, "100"),
-    number("busy-reply-threshold", 0, LONG, "5000").alias("lua-time-limit"),
     number("cluster-announce-bus-port", 0, PORT, "0"),
     number("cluster-announce-port", 0, PORT, "0"),
     number("cluster-announce-tls-port", 0, PORT, "0"),

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
 use crate::blocked::{Ending, Place};
-use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
+use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::observe::Ran;
 use crate::session::Session;
 use crate::turn::{self, Call, LongReply, Step};
@@ -49,10 +49,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.write_reply(reply)
             }
             Handler::Container => self.write_reply(Reply::Null),
-            Handler::Unit(make) => match make(&mut self.session, &args) {
-                Ok(unit) => self.run_unit(unit).await,
-                Err(error) => self.write_reply(error_reply(error)),
-            },
+            Handler::Unit(make) => {
+                if command.has(Flag::SkipMonitor) {
+                    self.show_start(command, &args);
+                }
+                match make(&mut self.session, &args) {
+                    Ok(unit) => self.run_unit(unit).await,
+                    Err(error) => self.write_reply(error_reply(error)),
+                }
+            }
             _ => {
                 if let Handler::Blocking(_) = command.handler {
                     self.show_start(command, &args);
@@ -77,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             command,
             args,
         };
-        ran.show(&self.session.server);
+        ran.announce(&self.session.server);
     }
 
     /// Whatever else the client is sent comes before the reply that begins now.

@@ -35,13 +35,19 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
     report.field("allocator_active", memory.active);
     report.field("allocator_resident", memory.resident);
     report.bytes("total_system_memory", process::system_memory());
-    report.bytes("used_memory_lua", 0);
-    report.bytes("used_memory_scripts", 0);
-    report.zeros(&[
-        "number_of_cached_scripts",
-        "number_of_functions",
-        "number_of_libraries",
-    ]);
+    // Every thread has a Lua, which scripts and functions share. Where Redis tells of its one, this is the largest.
+    let scripts = server.scripts.figures();
+    report.bytes("used_memory_lua", scripts.largest_lua_bytes as u64);
+    report.field("used_memory_vm_eval", scripts.largest_lua_bytes);
+    report.field("used_memory_scripts_eval", scripts.script_bytes);
+    report.field("number_of_cached_scripts", scripts.scripts);
+    report.field("number_of_functions", scripts.functions);
+    report.field("number_of_libraries", scripts.libraries);
+    report.field("used_memory_vm_functions", scripts.largest_lua_bytes);
+    report.bytes("used_memory_vm_total", scripts.lua_bytes as u64);
+    report.field("used_memory_functions", scripts.library_bytes);
+    let texts = scripts.script_bytes + scripts.library_bytes;
+    report.bytes("used_memory_scripts", texts as u64);
     let limit = server.config.text("maxmemory").parse().unwrap_or(0);
     report.bytes("maxmemory", limit);
     report.field("maxmemory_policy", server.config.text("maxmemory-policy"));

@@ -79,8 +79,10 @@ impl Catalog {
                 value::decode_legacy_may_exist(value)?;
                 self.may_have_legacy = true;
             }
-            // Opaque to everybody but consensus.
-            SystemKey::AppliedIndex { .. } | SystemKey::RegionDescriptor { .. } => {}
+            // Opaque to everybody but consensus, and the code of functions to all but those who run it.
+            SystemKey::AppliedIndex { .. }
+            | SystemKey::RegionDescriptor { .. }
+            | SystemKey::Library { .. } => {}
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
 use crate::command::keys::{Access, Place};
-use crate::command::{Args, Command, find};
+use crate::command::{Args, Command, Flag, find};
 use crate::session::Session;
 
 pub fn keys(_: &mut Session, args: &Args) -> Result<Reply> {
@@ -36,6 +36,9 @@ fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
     for spec in command.keys.0 {
         let access = command.access.map_or(spec.access, |access| access(call));
         let positions = positions(call, spec.place);
+        if positions.is_none() && command.has(Flag::NoMandatoryKeys) {
+            continue;
+        }
         let positions =
             positions.ok_or(Error::fixed("ERR Invalid arguments specified for command"))?;
         named.extend(positions.into_iter().map(|at| (call[at], access)));
