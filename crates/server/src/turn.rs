@@ -17,7 +17,9 @@ use std::task::{Poll, Waker};
 
 use cairn_engine::EngineError;
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Begun, Error, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn};
+use cairn_store::{
+    Begun, Error, EventClass, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn,
+};
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
@@ -188,7 +190,9 @@ impl Worker {
                 Err(Error::Unlatched) => {}
                 _ if databases.moves() != moves => {}
                 result => {
-                    self.server.stats.looked_up(turn.txn.lookups());
+                    if looked_up(&self.server, call.command, &mut turn.txn, &result) {
+                        self.open(turn);
+                    }
                     return finish(call, result, out);
                 }
             }
@@ -202,16 +206,17 @@ impl Worker {
         match call.command.handler {
             Handler::Point(handler) => {
                 let result = handler(Point::latched(&turn.txn), &call.args);
-                self.server.stats.looked_up(turn.txn.lookups());
+                looked_up(&self.server, call.command, &mut turn.txn, &result);
                 finish(call, result, out)
             }
             Handler::Read(handler) => {
                 let result = handler(&turn.txn, &call.args);
-                self.server.stats.looked_up(turn.txn.lookups());
+                looked_up(&self.server, call.command, &mut turn.txn, &result);
                 finish(call, result, out)
             }
             Handler::Write(handler) | Handler::Exclusive(handler) => {
-                let result = handler(&mut turn.txn, &call.args);
+                let buried = bury_expired(&mut turn.txn, call.command, &call.args);
+                let result = buried.and_then(|()| handler(&mut turn.txn, &call.args));
                 if result.is_err() {
                     turn.txn.undo();
                 }
@@ -402,6 +407,40 @@ fn start_unit(
     result.map(|()| functions)
 }
 
+/// Counts what a command that reads has asked for, and has those told who want to know what it missed; true if
+/// somebody does.
+#[inline]
+pub fn looked_up(
+    server: &Server,
+    command: &Command,
+    txn: &mut WriteTxn,
+    result: &Result<Reply>,
+) -> bool {
+    if let Err(Error::TooLong) = result {
+        // It will be run again.
+        return false;
+    }
+    let lookups = txn.lookups();
+    server.stats.looked_up(lookups);
+    lookups.misses > 0 && command.tells_of_misses() && txn.notify_of_misses()
+}
+
+/// If somebody wants to know of keys that expire, those that a command writes to and that have done so are deleted
+/// before: it will leave no trace of them.
+#[inline]
+pub fn bury_expired(txn: &mut WriteTxn, command: &Command, args: &Args<'_>) -> Result<()> {
+    if !txn.store().listeners().hear(EventClass::Expired) {
+        return Ok(());
+    }
+    let mut names = Vec::new();
+    command.keys.visit(args, |name, access| {
+        if access.mode() == Mode::Exclusive {
+            names.push(name);
+        }
+    });
+    names.into_iter().try_for_each(|name| txn.bury(name))
+}
+
 fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
     let mut writer = Writer::new(out, call.protocol);
     match result {
@@ -471,11 +510,17 @@ pub fn run_long(
     let step = match call.command.handler {
         Handler::Point(handler) => {
             let result = handler(Point::latched(&txn), &call.args);
+            show_misses(server, call.command, &mut txn, &result);
             finish(call, result, &mut out)
         }
-        Handler::Read(handler) => finish(call, handler(&txn, &call.args), &mut out),
+        Handler::Read(handler) => {
+            let result = handler(&txn, &call.args);
+            show_misses(server, call.command, &mut txn, &result);
+            finish(call, result, &mut out)
+        }
         Handler::Write(handler) | Handler::Exclusive(handler) => {
-            let mut result = handler(&mut txn, &call.args);
+            let buried = bury_expired(&mut txn, call.command, &call.args);
+            let mut result = buried.and_then(|()| handler(&mut txn, &call.args));
             if result.is_ok()
                 && let Err(error) = commit_long(server, &mut txn, &mut held, call.client, None)
             {
@@ -502,6 +547,14 @@ pub fn run_long(
         Step::Streaming(rest) => Ok(LongReply::Streaming(out, rest)),
         Step::Broken(error) => Err(error),
         _ => Ok(LongReply::Whole(out)),
+    }
+}
+
+/// A command that reads changes nothing, but what it missed may be news.
+fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &Result<Reply>) {
+    if looked_up(server, command, txn, result) {
+        // Nothing but news, which cannot fail to be shown.
+        let _ = server.store.commit_blocking(txn);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::command::{Args, Command, Flag, Handler};
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
-use crate::turn::Call;
+use crate::turn::{Call, bury_expired, looked_up};
 
 /// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
 /// and was seen by nobody.
@@ -107,7 +107,10 @@ impl<'a> Scope<'a> {
         let result = match command.handler {
             Handler::Point(handler) => handler(Point::latched(txn), args),
             Handler::Read(handler) => handler(txn, args),
-            Handler::Write(handler) | Handler::Exclusive(handler) => handler(txn, args),
+            Handler::Write(handler) | Handler::Exclusive(handler) => {
+                let buried = bury_expired(txn, command, args);
+                buried.and_then(|()| handler(txn, args))
+            }
             Handler::Effect(handler) => handler(&self.session.server, txn, args),
             Handler::Blocking(blocking) => {
                 let reply = (blocking.attempt)(txn, args, None);
@@ -122,7 +125,7 @@ impl<'a> Scope<'a> {
                 self.txn.undo();
             }
         } else {
-            self.session.server.stats.looked_up(self.txn.lookups());
+            looked_up(&self.session.server, command, self.txn, &result);
         }
         or_error(result)
     }

@@ -219,6 +219,9 @@ impl Collection {
             return;
         }
         self.put_metadata(txn);
+        if self.stored.is_none() {
+            txn.notify_new(&self.key);
+        }
     }
 
     /// The same when it comes to be counted, or not to be.

@@ -3,7 +3,7 @@
 //! They are gathered in the transaction and shown when it is committed, so nothing is seen that a crash could take
 //! back, and a command that is undone, or run twice, is heard of once or never.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub trait Observer: Send + Sync {
 pub struct Listeners {
     /// The classes of events that somebody wants: nothing is computed for the sake of others.
     classes: Arc<AtomicU32>,
+    /// Somebody keeps copies of keys.
+    are_kept: AtomicBool,
     observer: OnceLock<Box<dyn Observer>>,
 }
 
@@ -93,6 +95,15 @@ impl Listeners {
     /// The classes to tell of, which can be changed at any time.
     pub fn classes(&self) -> &Arc<AtomicU32> {
         &self.classes
+    }
+
+    /// Whether somebody keeps copies of keys, and is to know when they expire.
+    pub fn are_kept(&self) -> bool {
+        self.are_kept.load(Ordering::Relaxed)
+    }
+
+    pub fn keep(&self, are_kept: bool) {
+        self.are_kept.store(are_kept, Ordering::Relaxed);
     }
 
     /// Who shows effects; the first who asks.

@@ -20,6 +20,7 @@ use cairn_encoding::system::{SystemKey, value};
 use cairn_engine::{Family, LOCAL_REGION, Value};
 use parking_lot::Mutex;
 
+use crate::effects::{Effect, EventClass};
 use crate::error::Result;
 use crate::key::Key;
 use crate::latch::{Mode, Request};
@@ -145,6 +146,7 @@ impl Store {
                 |stamp: &Stamp| stamp.expire_ms == at_ms && has_expired(at_ms, txn.now_ms());
             if let Some(stamp) = stamp.filter(is_due) {
                 txn.remove(key, &stamp);
+                tell(&mut txn, key);
                 expired += 1;
             }
             txn.delete(Family::Expiry, rows[number]);
@@ -227,6 +229,17 @@ impl Place {
             since: Some(Instant::now()),
             ..Place::default()
         }
+    }
+}
+
+/// Has those told who want to know that a key has expired.
+fn tell(txn: &mut WriteTxn, key: &Key) {
+    if txn.store().listeners().hear(EventClass::Expired) {
+        txn.notify_of(EventClass::Expired, "expired", key);
+    }
+    if txn.store().listeners().are_kept() {
+        let (key, by) = (key.name().into(), None);
+        txn.add_effect(Effect::Outdated { key, by });
     }
 }
 

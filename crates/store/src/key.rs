@@ -1,6 +1,6 @@
 //! A user's key in one database, with the bytes that all its rows begin with.
 
-use cairn_encoding::row::{self, RowBytes};
+use cairn_encoding::row::{self, RowBytes, RowKey};
 
 pub struct Key {
     /// The metadata row's key: the prefix of every other row.
@@ -17,6 +17,12 @@ impl Key {
             name_at: prefix.len() - name.len(),
             prefix,
         }
+    }
+
+    /// The index of its database.
+    pub fn index(&self) -> u64 {
+        // The prefix was written by `new`.
+        RowKey::decode_metadata(&self.prefix).map_or(0, |key| key.index_and_key().0)
     }
 
     pub fn name(&self) -> &[u8] {

@@ -110,6 +110,8 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
         body: body(shape, &value),
     };
     txn.put_metadata(to, &metadata, before);
+    // What was there before counts as deleted.
+    txn.notify_new(to);
     Ok(true)
 }
 

@@ -264,6 +264,9 @@ impl List {
             },
         };
         txn.put_metadata(&self.key, &metadata, self.expire_ms);
+        if !self.exists() {
+            txn.notify_new(&self.key);
+        }
     }
 
     fn row_key(&self, index: u64) -> RowBytes {

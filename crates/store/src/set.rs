@@ -20,6 +20,7 @@ pub use pop::Popped;
 pub use selection::{Selection, Step};
 
 use crate::collection::Collection;
+use crate::effects::EventClass;
 use crate::error::Result;
 use crate::fresh::Fresh;
 use crate::key::Key;
@@ -128,8 +129,14 @@ pub fn store(
     if let Some(stamp) = replaced {
         txn.remove(&key, &stamp);
     }
+    let was_live = replaced.is_some_and(|stamp| txn.is_live(&stamp));
     let size = written.size;
     written.install(txn, &key, 0);
+    match (was_live, size) {
+        (true, 0) => txn.notify(EventClass::Generic, "del", destination),
+        (false, 1..) => txn.notify_new(&key),
+        _ => {}
+    }
     Ok(size)
 }
 

@@ -207,6 +207,9 @@ impl Store {
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
         let (batch, after) = AfterCommit::of(txn);
+        if batch.is_empty() {
+            return Ok(self.finish_commit(Ok(()), after)?);
+        }
         self.counts.note_changes(batch.len());
         let result = self.committer.commit(batch).wait();
         Ok(self.finish_commit(result, after)?)

@@ -26,6 +26,7 @@ pub use chunks::Chunks;
 pub use edit::Edit;
 pub use many::{Next, Strings};
 
+use crate::effects::EventClass;
 use crate::error::Result;
 use crate::fresh::Fresh;
 use crate::key::Key;
@@ -142,7 +143,8 @@ impl<'t> Str<'t> {
     }
 }
 
-/// Sets the key to a string, whatever it held. Without a TTL this reads nothing.
+/// Sets the key to a string, whatever it held. Without a TTL this reads nothing, unless somebody wants to know of
+/// new keys.
 pub fn set(txn: &mut WriteTxn, name: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
     let key = txn.key(name);
     put(txn, &key, value, expiry)
@@ -151,8 +153,8 @@ pub fn set(txn: &mut WriteTxn, name: &[u8], value: &[u8], expiry: Expiry) -> Res
 /// The same for a key of any database.
 pub fn put(txn: &mut WriteTxn, key: &Key, value: &[u8], expiry: Expiry) -> Result<()> {
     let live = match expiry {
-        Expiry::Never => None,
-        Expiry::At(_) | Expiry::Keep => txn.find(key)?.map(|found| found.stamp()),
+        Expiry::Never if !txn.store().listeners().hear(EventClass::New) => None,
+        _ => txn.find(key)?.map(|found| found.stamp()),
     };
     replace(txn, key, live.as_ref(), value, expiry)
 }
@@ -177,6 +179,10 @@ pub fn replace(
     }
     let before = live.map_or(0, expiry_row);
     txn.put_metadata(key, &Metadata { expire_ms, body }, before);
+    // Whoever has not looked has made sure that nobody wants to know.
+    if live.is_none() {
+        txn.notify_new(key);
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 //! Isolation is the caller's: whoever runs a handler holds the latches of the keys it names. A handler
 //! therefore reads the latest rows, and they stand still.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -232,6 +232,8 @@ pub struct ReadTxn {
     /// What it reads is not kept in memory.
     is_quiet: bool,
     lookups: Cell<Lookups>,
+    /// The keys among them that were not there, if somebody wants to know.
+    missed: RefCell<Vec<Box<[u8]>>>,
 }
 
 impl ReadTxn {
@@ -245,6 +247,7 @@ impl ReadTxn {
             work_left: Cell::new(patience.work()),
             is_quiet: patience == Patience::Background,
             lookups: Cell::default(),
+            missed: RefCell::default(),
         }
     }
 
@@ -396,6 +399,11 @@ impl ReadTxn {
         moved.map(Found::of_metadata).transpose()
     }
 
+    /// Whether a key that was found has not expired.
+    pub(crate) fn is_live(&self, stamp: &Stamp) -> bool {
+        !has_expired(stamp.expire_ms, self.now_ms)
+    }
+
     /// The key, if it exists and has not expired; for those whose question is not to be counted.
     #[inline]
     pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
@@ -410,15 +418,26 @@ impl ReadTxn {
         let mut lookups = self.lookups.get();
         match found {
             Some(_) => lookups.hits += 1,
-            None => lookups.misses += 1,
+            None => {
+                lookups.misses += 1;
+                self.note_miss(key);
+            }
         }
         self.lookups.set(lookups);
         Ok(found)
     }
 
+    #[inline]
+    fn note_miss(&self, key: &Key) {
+        if self.store.listeners().hear(EventClass::Missed) {
+            self.missed.borrow_mut().push(key.name().into());
+        }
+    }
+
     /// Forgets what was asked for since, where a key has to be asked for again.
     pub(crate) fn restore_lookups(&self, lookups: Lookups) {
         self.lookups.set(lookups);
+        self.missed.borrow_mut().truncate(lookups.misses as usize);
     }
 
     /// What the current command has asked for.
@@ -575,6 +594,7 @@ impl WriteTxn {
         self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
         self.read.lookups.set(Lookups::default());
+        self.read.missed.get_mut().clear();
     }
 
     /// To be called when the latches are held: a key that others have seen expire by then must not be seen
@@ -619,21 +639,68 @@ impl WriteTxn {
 
     /// Has those told who listen for such events, once this is committed.
     #[inline]
-    pub fn notify(&mut self, class: EventClass, name: &'static str, key: &Key) {
+    pub fn notify(&mut self, class: EventClass, event: &'static str, name: &[u8]) {
         if self.read.store.listeners().hear(class) {
-            self.notify_in(self.read.database, class, name, key.name());
+            self.notify_in(self.read.database, class, event, name);
         }
+    }
+
+    /// A key has come to be.
+    #[inline]
+    pub(crate) fn notify_new(&mut self, key: &Key) {
+        if self.read.store.listeners().hear(EventClass::New) {
+            self.notify_of(EventClass::New, "new", key);
+        }
+    }
+
+    /// The same as [`WriteTxn::notify`] about a key whose database is known by its index.
+    #[cold]
+    pub(crate) fn notify_of(&mut self, class: EventClass, event: &'static str, key: &Key) {
+        let databases = self.databases_now();
+        if let Some(database) = databases.iter().position(|index| *index == key.index()) {
+            self.notify_in(database as u32, class, event, key.name());
+        }
+    }
+
+    /// Deletes a key that has expired, and tells of that, as whoever writes to it is about to find nothing.
+    pub fn bury(&mut self, name: &[u8]) -> Result<()> {
+        let key = self.key(name);
+        let now_ms = self.now_ms();
+        let expired = self
+            .find_even_expired(&key)?
+            .filter(|found| has_expired(found.expire_ms, now_ms))
+            .map(|found| found.stamp());
+        if let Some(stamp) = expired {
+            self.remove(&key, &stamp);
+            self.notify(EventClass::Expired, "expired", name);
+        }
+        Ok(())
+    }
+
+    /// Tells of the keys that the current command has read and that are not there. True if somebody listens.
+    pub fn notify_of_misses(&mut self) -> bool {
+        let missed = self.read.missed.take();
+        for name in &missed {
+            self.notify(EventClass::Missed, "keymiss", name);
+        }
+        !missed.is_empty()
     }
 
     /// The same about a key of any database.
     #[cold]
-    pub fn notify_in(&mut self, database: u32, class: EventClass, name: &'static str, key: &[u8]) {
+    pub fn notify_in(
+        &mut self,
+        database: u32,
+        class: EventClass,
+        event: &'static str,
+        name: &[u8],
+    ) {
         if self.read.store.listeners().hear(class) {
             self.effects.push(Effect::Event {
                 class,
-                name,
+                name: event,
                 database,
-                key: key.into(),
+                key: name.into(),
             });
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_resp::{Reply, number};
 use cairn_store::string::Edit;
-use cairn_store::{Error, Point, Result, Store, WriteTxn};
+use cairn_store::{Error, EventClass, Point, Result, Store, WriteTxn};
 
 use super::flags::Flag::{DenyOom, Fast};
 use super::keys::{self, Access, KeySpec, Keys};
@@ -144,6 +144,7 @@ fn setbit(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             byte & !place.mask
         };
         edit.write_at(txn, place.byte, &[byte])?;
+        txn.notify(EventClass::String, "setbit", args[1]);
     }
     Ok(Reply::Int(was_set.into()))
 }

@@ -1,7 +1,7 @@
 //! When keys expire: EXPIRE and its family, and the options that SET and GETEX share with it.
 
 use cairn_resp::Reply;
-use cairn_store::{Error, Point, Result, WriteTxn, keys};
+use cairn_store::{Error, EventClass, Point, Result, WriteTxn, keys};
 
 use super::args::{self, Args};
 
@@ -139,8 +139,10 @@ fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Rep
     }
     if at_ms <= txn.now_ms() as i64 {
         keys::delete(txn, args[1])?;
+        txn.notify(EventClass::Generic, "del", args[1]);
     } else {
         keys::set_expiry(txn, args[1], at_ms as u64)?;
+        txn.notify(EventClass::Generic, "expire", args[1]);
     }
     Ok(Reply::Int(1))
 }

@@ -5,8 +5,9 @@ mod random;
 mod reply;
 
 use cairn_resp::{Reply, Writer};
-use cairn_store::{CollectionKind, Hash, Point, ReadTxn, Result, WriteTxn};
+use cairn_store::{CollectionKind, EventClass, Hash, Point, ReadTxn, Result, WriteTxn};
 
+use super::events;
 use super::flags::Flag::{DenyOom, Fast};
 use super::keys::{Access, KeySpec, Keys};
 use super::rows::{self, Shape};
@@ -176,6 +177,7 @@ fn set_all(txn: &mut WriteTxn, args: &Args, command: &str) -> Result<u64> {
         created += u64::from(hash.set(txn, field, value)?);
     }
     hash.save(txn);
+    txn.notify(EventClass::Hash, "hset", args[1]);
     Ok(created)
 }
 
@@ -183,6 +185,9 @@ fn hsetnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut hash = Hash::open(txn, args[1])?;
     let is_new = hash.insert(txn, args[2], args[3])?;
     hash.save(txn);
+    if is_new {
+        txn.notify(EventClass::Hash, "hset", args[1]);
+    }
     Ok(Reply::Int(i64::from(is_new)))
 }
 
@@ -193,7 +198,11 @@ fn hdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         txn.step()?;
         removed += i64::from(hash.remove(txn, field)?);
     }
+    let is_emptied = hash.is_empty();
     hash.save(txn);
+    if removed > 0 {
+        events::taken(txn, EventClass::Hash, "hdel", args[1], is_emptied);
+    }
     Ok(Reply::Int(removed))
 }
 

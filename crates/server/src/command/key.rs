@@ -2,16 +2,17 @@
 
 use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer, glob};
 use cairn_store::{
-    Error, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys, keyspace,
+    Error, EventClass, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys,
+    keyspace,
 };
 
 use super::args::{self, Args};
-use super::expire;
 use super::flags::Flag::{Dangerous, DenyOom, Fast, Keyspace};
 use super::keys::{Access, KeySpec, Keys, Place, Purpose};
 use super::scan;
 use super::stream::ROWS_PER_PIECE;
 use super::{Command, Handler, command};
+use super::{events, expire};
 
 const GROUP: &str = "generic";
 
@@ -273,7 +274,10 @@ pub const COMMANDS: &[Command] = &[
 fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut deleted = 0;
     for name in args.rest(1) {
-        deleted += i64::from(keys::delete(txn, name)?);
+        if keys::delete(txn, name)? {
+            txn.notify(EventClass::Generic, "del", name);
+            deleted += 1;
+        }
     }
     Ok(Reply::Int(deleted))
 }
@@ -300,8 +304,14 @@ fn rename(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     if args[1] != args[2] {
         keys::rename(txn, &from, &to)?;
+        tell_rename(txn, args);
     }
     Ok(Reply::Ok)
+}
+
+fn tell_rename(txn: &mut WriteTxn, args: &Args) {
+    txn.notify(EventClass::Generic, "rename_from", args[1]);
+    txn.notify(EventClass::Generic, "rename_to", args[2]);
 }
 
 fn renamenx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -313,6 +323,7 @@ fn renamenx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Int(0));
     }
     keys::rename(txn, &from, &to)?;
+    tell_rename(txn, args);
     Ok(Reply::Int(1))
 }
 
@@ -334,12 +345,14 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             "ERR source and destination objects are the same",
         ));
     }
+    events::missing(txn, &args[1..2])?;
     let from = txn.key(args[1]);
     let to = Key::new(txn.index_of(database), args[2]);
     if !txn.exists(&from)? || (!replaces && txn.exists(&to)?) {
         return Ok(Reply::Int(0));
     }
     keys::copy(txn, &from, &to)?;
+    txn.notify_in(database, EventClass::Generic, "copy_to", args[2]);
     Ok(Reply::Int(1))
 }
 
@@ -355,7 +368,12 @@ fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     if txn.exists(&to)? {
         return Ok(Reply::Int(0));
     }
-    Ok(Reply::Int(i64::from(keys::rename(txn, &from, &to)?)))
+    if !keys::rename(txn, &from, &to)? {
+        return Ok(Reply::Int(0));
+    }
+    txn.notify(EventClass::Generic, "move_from", args[1]);
+    txn.notify_in(database, EventClass::Generic, "move_to", args[1]);
+    Ok(Reply::Int(1))
 }
 
 fn database_number(txn: &ReadTxn, number: i32) -> Result<u32> {
@@ -461,6 +479,7 @@ fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         None | Some(0) => Ok(Reply::Int(0)),
         Some(_) => {
             keys::set_expiry(txn, args[1], 0)?;
+            txn.notify(EventClass::Generic, "persist", args[1]);
             Ok(Reply::Int(1))
         }
     }

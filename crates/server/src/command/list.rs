@@ -6,13 +6,16 @@ mod pop;
 use std::ops::Range;
 
 use cairn_resp::{Reply, Writer};
-use cairn_store::{End, Error, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn};
+use cairn_store::{
+    End, Error, EventClass, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn,
+};
 
 use find::lpos;
 pub(super) use pop::{ends, move_element, parse_pops, pop_first, pop_one};
 use pop::{lmove, lmpop, lpop, rpop, rpoplpush};
 
 use super::args::{int, is};
+use super::events;
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{self, Access, KeySpec, Keys};
 use super::rows;
@@ -198,12 +201,12 @@ pub const COMMANDS: &[Command] = &[
 
 fn lpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
-    push(txn, list, End::Left, args.rest(2))
+    push(txn, args, list, End::Left)
 }
 
 fn rpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let list = List::open(txn, args[1])?;
-    push(txn, list, End::Right, args.rest(2))
+    push(txn, args, list, End::Right)
 }
 
 fn lpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -219,17 +222,26 @@ fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply> {
     if !list.exists() {
         return Ok(Reply::Int(0));
     }
-    push(txn, list, end, args.rest(2))
+    push(txn, args, list, end)
 }
 
-fn push(txn: &mut WriteTxn, mut list: List, end: End, elements: &[&[u8]]) -> Result<Reply> {
-    for element in elements {
+fn push(txn: &mut WriteTxn, args: &Args, mut list: List, end: End) -> Result<Reply> {
+    for element in args.rest(2) {
         txn.step()?;
         list.push(txn, end, element);
     }
     let length = list.len();
     list.save(txn);
+    txn.notify(EventClass::List, push_event(end), args[1]);
     Ok(length.into())
+}
+
+/// What a push at this end is called.
+fn push_event(end: End) -> &'static str {
+    match end {
+        End::Left => "lpush",
+        End::Right => "rpush",
+    }
 }
 
 fn llen(point: Point<'_>, args: &Args) -> Result<Reply> {
@@ -278,14 +290,20 @@ fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     let position = position(args.int(2)?, list.len()).ok_or(Error::OUT_OF_RANGE)?;
     list.set(txn, position, args[3]);
+    txn.notify(EventClass::List, "lset", args[1]);
     Ok(Reply::Ok)
 }
 
 fn ltrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (first, last) = (args.int(2)?, args.int(3)?);
     let mut list = List::open(txn, args[1])?;
+    if !list.exists() {
+        return Ok(Reply::Ok);
+    }
     list.trim(positions(first, last, list.len()));
+    let is_emptied = list.is_empty();
     list.save(txn);
+    events::taken(txn, EventClass::List, "ltrim", args[1], is_emptied);
     Ok(Reply::Ok)
 }
 
@@ -306,6 +324,7 @@ fn linsert(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     let length = list.len();
     list.save(txn);
+    txn.notify(EventClass::List, "linsert", args[1]);
     Ok(length.into())
 }
 
@@ -318,7 +337,11 @@ fn lrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     };
     let mut list = List::open(txn, args[1])?;
     let removed = list.remove(txn, args[3], from, limit)?;
+    let is_emptied = list.is_empty();
     list.save(txn);
+    if removed > 0 {
+        events::taken(txn, EventClass::List, "lrem", args[1], is_emptied);
+    }
     Ok(removed.into())
 }
 

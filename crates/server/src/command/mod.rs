@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod connection;
 mod debug;
+mod events;
 mod expire;
 mod flags;
 mod function;
@@ -239,6 +240,15 @@ impl Command {
     pub fn runs_at_once(&self) -> bool {
         self.has(Flag::Transaction) && self.name != "unwatch"
             || matches!(self.full_name, "quit" | "reset")
+    }
+
+    /// Whether those are told who want to know of keys that were asked for in vain. It looks from outside
+    /// otherwise.
+    pub fn tells_of_misses(&self) -> bool {
+        let looks_from_outside = ["object|", "memory|", "debug"];
+        !looks_from_outside
+            .iter()
+            .any(|name| self.full_name.starts_with(name))
     }
 
     /// Whether a client may call it that listens to channels and speaks the old protocol.

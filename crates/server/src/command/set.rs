@@ -4,11 +4,12 @@ mod reply;
 
 use cairn_resp::{Reply, Writer};
 use cairn_store::set::{self, Operation, Popped, Selection, Step};
-use cairn_store::{CollectionKind, Error, Point, ReadTxn, Result, Set, WriteTxn};
+use cairn_store::{CollectionKind, Error, EventClass, Point, ReadTxn, Result, Set, WriteTxn};
 
 use reply::Kind;
 
 use super::args::{self, Args};
+use super::events;
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::random;
@@ -202,6 +203,9 @@ fn sadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         added += i64::from(set.add(txn, member)?);
     }
     set.save(txn);
+    if added > 0 {
+        txn.notify(EventClass::Set, "sadd", args[1]);
+    }
     Ok(Reply::Int(added))
 }
 
@@ -211,7 +215,11 @@ fn srem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     for member in args.rest(2) {
         removed += i64::from(set.remove(txn, member)?);
     }
+    let is_emptied = set.is_empty();
     set.save(txn);
+    if removed > 0 {
+        events::taken(txn, EventClass::Set, "srem", args[1], is_emptied);
+    }
     Ok(Reply::Int(removed))
 }
 
@@ -252,24 +260,46 @@ fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     let is_moved = source.remove(txn, member)?;
     if is_moved {
-        target.add(txn, member)?;
+        let is_emptied = source.is_empty();
         source.save(txn);
+        events::taken(txn, EventClass::Set, "srem", from, is_emptied);
+        let is_new = target.add(txn, member)?;
         target.save(txn);
+        if is_new {
+            txn.notify(EventClass::Set, "sadd", to);
+        }
     }
     Ok(Reply::Int(i64::from(is_moved)))
 }
 
 fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match args.rest(2) {
-        [] => Ok(Set::open(txn, args[1])?.pop_one(txn)?.into()),
+        [] => {
+            let set = Set::open(txn, args[1])?;
+            let size = set.len();
+            let member = set.pop_one(txn)?;
+            tell_pop(txn, args[1], 1, size);
+            Ok(member.into())
+        }
         [count] => {
             let count = natural(count, "ERR value is out of range, must be positive")?;
-            Ok(match Set::open(txn, args[1])?.pop(txn, count)? {
+            let set = Set::open(txn, args[1])?;
+            let size = set.len();
+            let popped = set.pop(txn, count)?;
+            tell_pop(txn, args[1], count, size);
+            Ok(match popped {
                 Popped::Few(members) => Reply::Set(members.into_iter().map(Reply::Bulk).collect()),
                 Popped::Many { count, members } => reply::stream(Kind::Set, count, members),
             })
         }
         _ => Err(Error::SYNTAX),
+    }
+}
+
+/// So many members were taken, at most, of a set of this size.
+fn tell_pop(txn: &mut WriteTxn, name: &[u8], count: u64, size: u64) {
+    if count.min(size) > 0 {
+        events::taken(txn, EventClass::Set, "spop", name, count >= size);
     }
 }
 
@@ -332,19 +362,27 @@ fn combine(txn: &ReadTxn, operation: Operation, args: &Args) -> Result<Reply> {
 }
 
 fn sinterstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    store(txn, Operation::Intersection, args)
+    store(txn, Operation::Intersection, "sinterstore", args)
 }
 
 fn sunionstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    store(txn, Operation::Union, args)
+    store(txn, Operation::Union, "sunionstore", args)
 }
 
 fn sdiffstore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    store(txn, Operation::Difference, args)
+    store(txn, Operation::Difference, "sdiffstore", args)
 }
 
-fn store(txn: &mut WriteTxn, operation: Operation, args: &Args) -> Result<Reply> {
-    Ok(set::store(txn, operation, args[1], args.rest(2))?.into())
+fn store(
+    txn: &mut WriteTxn,
+    operation: Operation,
+    event: &'static str,
+    args: &Args,
+) -> Result<Reply> {
+    events::missing(txn, args.rest(2))?;
+    let size = set::store(txn, operation, args[1], args.rest(2))?;
+    events::stored(txn, EventClass::Set, event, args[1], size);
+    Ok(size.into())
 }
 
 fn sintercard(txn: &ReadTxn, args: &Args) -> Result<Reply> {

@@ -106,6 +106,9 @@ impl Edit {
     pub fn replace(self, txn: &mut WriteTxn, value: &[u8]) -> Result<()> {
         let body = new_body(txn, &self.key, value)?;
         save(txn, &self.key, self.expire_ms, self.expiry_row, body);
+        if !self.exists() {
+            txn.notify_new(&self.key);
+        }
         Ok(())
     }
 
@@ -113,6 +116,7 @@ impl Edit {
     pub fn write_at(self, txn: &mut WriteTxn, offset: u64, bytes: &[u8]) -> Result<u64> {
         let end = offset + bytes.len() as u64;
         let new_length = self.len().max(end);
+        let is_new = !self.exists();
         let mut value = match self.content.cut(txn, &self.key)? {
             Content::Chunked { version, length } => {
                 patch(txn, &self.key, version, length, offset, bytes)?;
@@ -133,6 +137,9 @@ impl Edit {
             spread(txn, &self.key, value, offset, bytes)?
         };
         save(txn, &self.key, self.expire_ms, self.expiry_row, body);
+        if is_new {
+            txn.notify_new(&self.key);
+        }
         Ok(new_length)
     }
 

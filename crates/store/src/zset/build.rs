@@ -4,6 +4,7 @@ use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::score;
 use cairn_engine::Family;
 
+use crate::effects::EventClass;
 use crate::error::Result;
 use crate::fresh::Fresh;
 use crate::key::Key;
@@ -50,7 +51,11 @@ impl Builder {
         if let Some(replaced) = replaced {
             txn.remove(&self.key, &replaced);
         }
+        let was_live = replaced.is_some_and(|replaced| txn.is_live(&replaced));
         if self.size == 0 {
+            if was_live {
+                txn.notify(EventClass::Generic, "del", self.key.name());
+            }
             return Ok(0);
         }
         self.fresh.finish(txn);
@@ -64,6 +69,9 @@ impl Builder {
             },
         };
         txn.put_metadata(&self.key, &metadata, 0);
+        if !was_live {
+            txn.notify_new(&self.key);
+        }
         Ok(self.size)
     }
 }

@@ -247,7 +247,7 @@ pub fn bitfield(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         replies.push(reply.map_or(Reply::Null, Reply::Int));
     }
     if has_changed {
-        txn.notify(EventClass::String, "setbit", &txn.key(args[1]));
+        txn.notify(EventClass::String, "setbit", args[1]);
     }
     Ok(Reply::Array(replies))
 }

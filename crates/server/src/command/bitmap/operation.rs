@@ -55,7 +55,7 @@ pub fn bitop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         let stamp = txn.find(&key)?.map(|found| found.stamp());
         if let Some(stamp) = stamp {
             txn.remove(&key, &stamp);
-            txn.notify(EventClass::Generic, "del", &key);
+            txn.notify(EventClass::Generic, "del", target);
         }
         return Ok(Reply::Int(0));
     }
@@ -73,7 +73,7 @@ pub fn bitop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         }
     }
     string::set(txn, target, &result, Expiry::Never)?;
-    txn.notify(EventClass::String, "set", &key);
+    txn.notify(EventClass::String, "set", target);
     Ok(longest.into())
 }
 

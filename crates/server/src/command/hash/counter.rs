@@ -2,7 +2,7 @@
 
 use cairn_resp::Reply;
 use cairn_resp::number::{LongDouble, parse_i64};
-use cairn_store::{Error, Hash, Result, WriteTxn};
+use cairn_store::{Error, EventClass, Hash, Result, WriteTxn};
 
 use super::Args;
 use crate::command::string::{NOT_FINITE, WOULD_OVERFLOW};
@@ -15,6 +15,7 @@ pub fn hincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         sum = value.checked_add(increment).ok_or(WOULD_OVERFLOW)?;
         Ok(itoa::Buffer::new().format(sum).into())
     })?;
+    txn.notify(EventClass::Hash, "hincrby", args[1]);
     Ok(Reply::Int(sum))
 }
 
@@ -30,6 +31,7 @@ pub fn hincrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         sum = value.checked_add(increment).ok_or(NOT_FINITE)?.to_bytes();
         Ok(sum.clone())
     })?;
+    txn.notify(EventClass::Hash, "hincrbyfloat", args[1]);
     Ok(Reply::Bulk(sum))
 }
 

@@ -2,10 +2,11 @@
 //! they take elsewhere.
 
 use cairn_resp::Reply;
-use cairn_store::{End, Error, List, Result, WriteTxn};
+use cairn_store::{End, Error, EventClass, List, Result, WriteTxn};
 
-use super::{count_from, elements};
+use super::{count_from, elements, push_event};
 use crate::command::args::is;
+use crate::command::events;
 use crate::command::stream::with_key;
 use crate::command::{Args, wrong_arity};
 
@@ -27,13 +28,26 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply> {
     let mut list = List::open(txn, args[1])?;
     match count {
         Some(_) if !list.exists() => Ok(Reply::NullArray),
-        Some(count) => Ok(pop_several(txn, list, end, count)),
+        Some(count) => Ok(pop_several(txn, args[1], list, end, count)),
         None => {
             let element = list.pop(txn, end)?;
-            list.save(txn);
+            if element.is_some() {
+                save_popped(txn, args[1], list, end);
+            }
             Ok(element.into())
         }
     }
+}
+
+/// Saves a list from which something was taken, and tells of that.
+fn save_popped(txn: &mut WriteTxn, name: &[u8], list: List, end: End) {
+    let event = match end {
+        End::Left => "lpop",
+        End::Right => "rpop",
+    };
+    let is_emptied = list.is_empty();
+    list.save(txn);
+    events::taken(txn, EventClass::List, event, name, is_emptied);
 }
 
 /// Takes the outermost element, if there is a list.
@@ -43,7 +57,7 @@ pub fn pop_one(txn: &mut WriteTxn, name: &[u8], end: End) -> Result<Option<Reply
         return Ok(None);
     }
     let element = list.pop(txn, end)?;
-    list.save(txn);
+    save_popped(txn, name, list, end);
     Ok(element.map(Reply::from))
 }
 
@@ -81,7 +95,7 @@ pub fn pop_first<'a>(
     for name in names {
         let list = List::open(txn, name)?;
         if list.exists() {
-            let elements = pop_several(txn, list, end, count);
+            let elements = pop_several(txn, name, list, end, count);
             return Ok(Some(with_key(name, elements)));
         }
     }
@@ -90,12 +104,14 @@ pub fn pop_first<'a>(
 
 /// Takes the elements nearest to an end. A walk that is opened before goes on to show them, so those of a
 /// long list can be streamed.
-fn pop_several(txn: &mut WriteTxn, mut list: List, end: End, count: u64) -> Reply {
+fn pop_several(txn: &mut WriteTxn, name: &[u8], mut list: List, end: End, count: u64) -> Reply {
     let positions = list.outermost(end, count);
     let taken = positions.end - positions.start;
     let reply = elements(taken, list.rows(txn, positions, end.direction()));
     list.drop_outermost(end, count);
-    list.save(txn);
+    if taken > 0 {
+        save_popped(txn, name, list, end);
+    }
     reply
 }
 
@@ -134,7 +150,8 @@ pub fn move_element(
             target.save(txn);
         }
     }
-    source.save(txn);
+    txn.notify(EventClass::List, push_event(to), target_name);
+    save_popped(txn, source_name, source, from);
     Ok(element.into())
 }
 

@@ -2,7 +2,7 @@
 
 use cairn_resp::{Reply, number::LongDouble};
 use cairn_store::string::Edit;
-use cairn_store::{Error, Result, WriteTxn};
+use cairn_store::{Error, EventClass, Result, WriteTxn};
 
 use super::Args;
 use crate::command::args;
@@ -39,6 +39,7 @@ fn add(txn: &mut WriteTxn, name: &[u8], increment: i64) -> Result<Reply> {
     };
     let sum = value.checked_add(increment).ok_or(WOULD_OVERFLOW)?;
     edit.replace(txn, itoa::Buffer::new().format(sum).as_bytes())?;
+    txn.notify(EventClass::String, "incrby", name);
     Ok(Reply::Int(sum))
 }
 
@@ -49,5 +50,6 @@ pub fn incrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = LongDouble::parse(args[2]).ok_or(Error::NOT_FLOAT)?;
     let sum = value.checked_add(increment).ok_or(NOT_FINITE)?.to_bytes();
     edit.replace(txn, &sum)?;
+    txn.notify(EventClass::String, "incrbyfloat", args[1]);
     Ok(Reply::Bulk(sum))
 }

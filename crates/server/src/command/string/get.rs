@@ -2,7 +2,7 @@
 
 use cairn_resp::Reply;
 use cairn_store::string::Strings;
-use cairn_store::{Error, Point, ReadTxn, Result, Str, WriteTxn, keys};
+use cairn_store::{Error, EventClass, Point, ReadTxn, Result, Str, WriteTxn, keys};
 
 use super::set::Lifetime;
 use super::{Args, reply};
@@ -43,6 +43,12 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         };
         bytes += string.len();
         if !string.is_inline() || bytes > COLLECTED_BYTES as u64 {
+            if txn.store().listeners().hear(EventClass::Missed) {
+                // The stream would find out too late.
+                for name in &names[number + 1..] {
+                    txn.exists(&txn.key(name))?;
+                }
+            }
             return Ok(reply::of_strings(Strings::open(txn, names)));
         }
         values.push(whole(string));
@@ -52,18 +58,21 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 
 pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let Some(string) = Str::find(txn, args[1])? else {
+        txn.notify(EventClass::Missed, "keymiss", args[1]);
         return Ok(Reply::Null);
     };
     let value = reply::before_change(txn, &string);
     let stamp = string.stamp();
     drop(string);
     txn.remove(&txn.key(args[1]), &stamp);
+    txn.notify(EventClass::Generic, "del", args[1]);
     Ok(value)
 }
 
 pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let lifetime = parse_getex(args)?;
     let Some(string) = Str::find(txn, args[1])? else {
+        txn.notify(EventClass::Missed, "keymiss", args[1]);
         return Ok(Reply::Null);
     };
     let now_ms = txn.now_ms();
@@ -74,10 +83,15 @@ pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     match at_ms {
         Some(at_ms) if at_ms <= now_ms => {
             keys::delete(txn, args[1])?;
+            txn.notify(EventClass::Generic, "del", args[1]);
         }
-        Some(at_ms) => keys::set_expiry(txn, args[1], at_ms)?,
+        Some(at_ms) => {
+            keys::set_expiry(txn, args[1], at_ms)?;
+            txn.notify(EventClass::Generic, "expire", args[1]);
+        }
         None if lifetime == Lifetime::Forever && before != 0 => {
             keys::set_expiry(txn, args[1], 0)?;
+            txn.notify(EventClass::Generic, "persist", args[1]);
         }
         None => {}
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cairn_resp::Reply;
 use cairn_store::string::Edit;
-use cairn_store::{Error, Point, Result, WriteTxn};
+use cairn_store::{Error, EventClass, Point, Result, WriteTxn};
 
 use super::{Args, max_length, reply};
 
@@ -27,7 +27,9 @@ pub fn strlen(point: Point<'_>, args: &Args) -> Result<Reply> {
 pub fn append(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let edit = Edit::open(txn, args[1])?;
     check_length(max_length(txn), edit.len(), args[2])?;
-    Ok(edit.append(txn, args[2])?.into())
+    let length = edit.append(txn, args[2])?;
+    txn.notify(EventClass::String, "append", args[1]);
+    Ok(length.into())
 }
 
 pub fn setrange(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -39,7 +41,9 @@ pub fn setrange(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         return Ok(edit.len().into());
     }
     check_length(max_length(txn), offset, bytes)?;
-    Ok(edit.write_at(txn, offset, bytes)?.into())
+    let length = edit.write_at(txn, offset, bytes)?;
+    txn.notify(EventClass::String, "setrange", args[1]);
+    Ok(length.into())
 }
 
 pub fn getrange(point: Point<'_>, args: &Args) -> Result<Reply> {

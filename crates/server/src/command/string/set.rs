@@ -2,7 +2,7 @@
 //! their own.
 
 use cairn_resp::Reply;
-use cairn_store::{Error, Expiry, Result, Stamp, Str, WriteTxn, string};
+use cairn_store::{Error, EventClass, Expiry, Result, Stamp, Str, WriteTxn, string};
 
 use super::{Args, reply};
 use crate::command::args::{Options, is};
@@ -128,6 +128,7 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let expiry = options.lifetime.expiry(txn.now_ms(), "set")?;
     if options.condition.is_none() && !options.returns_old {
         string::set(txn, name, value, expiry)?;
+        tell(txn, name, expiry);
         return Ok(Reply::Ok);
     }
     let key = txn.key(name);
@@ -137,11 +138,22 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         let live = txn.find(&key)?.map(|found| found.stamp());
         (live, Reply::Null)
     };
+    if options.returns_old && live.is_none() {
+        txn.notify(EventClass::Missed, "keymiss", name);
+    }
     if options.forbid(live.as_ref()) {
         return Ok(old);
     }
     string::replace(txn, &key, live.as_ref(), value, expiry)?;
+    tell(txn, name, expiry);
     Ok(if options.returns_old { old } else { Reply::Ok })
+}
+
+fn tell(txn: &mut WriteTxn, name: &[u8], expiry: Expiry) {
+    txn.notify(EventClass::String, "set", name);
+    if let Expiry::At(_) = expiry {
+        txn.notify(EventClass::Generic, "expire", name);
+    }
 }
 
 /// What the key holds, which must be a string if anything, and the same as a reply.
@@ -153,8 +165,12 @@ fn look(txn: &WriteTxn, name: &[u8]) -> Result<(Option<Stamp>, Reply)> {
 }
 
 pub fn getset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let (_, old) = look(txn, args[1])?;
+    let (live, old) = look(txn, args[1])?;
+    if live.is_none() {
+        txn.notify(EventClass::Missed, "keymiss", args[1]);
+    }
     string::set(txn, args[1], args[2], Expiry::Never)?;
+    tell(txn, args[1], Expiry::Never);
     Ok(old)
 }
 
@@ -163,6 +179,7 @@ pub fn setnx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Int(0));
     }
     string::set(txn, args[1], args[2], Expiry::Never)?;
+    tell(txn, args[1], Expiry::Never);
     Ok(Reply::Int(1))
 }
 
@@ -177,6 +194,7 @@ pub fn psetex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 fn set_for(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Reply> {
     let at_ms = form.positive_at_ms(args[2], txn.now_ms(), command)?;
     string::set(txn, args[1], args[3], Expiry::At(at_ms))?;
+    tell(txn, args[1], Expiry::At(at_ms));
     Ok(Reply::Ok)
 }
 
@@ -209,6 +227,7 @@ fn set_all(txn: &mut WriteTxn, pairs: &[[&[u8]; 2]]) -> Result<()> {
     for [name, value] in pairs {
         txn.step()?;
         string::set(txn, name, value, Expiry::Never)?;
+        tell(txn, name, Expiry::Never);
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use cairn_resp::{Reply, number};
 use cairn_store::zset::{Aggregate, Algebra, Builder, Operation, Source};
-use cairn_store::{Error, ReadTxn, Result, WriteTxn};
+use cairn_store::{Error, EventClass, ReadTxn, Result, WriteTxn};
 
 use super::{Args, reply, sorted};
 use crate::command::args::{self, Options};
+use crate::command::events;
 
 /// What becomes of the result, which decides the options.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,13 +134,17 @@ fn collect(txn: &ReadTxn, args: &Args, form: &Form) -> Result<Reply> {
 
 fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply> {
     let query = Query::parse(txn, args, form)?;
+    let first = form.count_at() + 1;
+    events::missing(txn, &args[first..first + query.sources.len()])?;
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     let mut result = Builder::new(txn, args[1]);
     while let Some((member, score)) = members.next_member(txn)? {
         result.add(txn, member, score)?;
     }
     drop(members);
-    Ok(result.finish(txn, 0)?.into())
+    let size = result.finish(txn, 0)?;
+    events::stored(txn, EventClass::Zset, form.name, args[1], size);
+    Ok(size.into())
 }
 
 pub fn zunion(txn: &ReadTxn, args: &Args) -> Result<Reply> {

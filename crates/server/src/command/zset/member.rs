@@ -2,10 +2,13 @@
 
 use cairn_resp::Reply;
 use cairn_store::zset::Update;
-use cairn_store::{CollectionKind, Direction, Error, Point, ReadTxn, Result, WriteTxn, Zset, zset};
+use cairn_store::{
+    CollectionKind, Direction, Error, EventClass, Point, ReadTxn, Result, WriteTxn, Zset, zset,
+};
 
 use super::Args;
 use crate::command::args;
+use crate::command::events;
 
 /// What ZADD was told besides members and scores.
 #[derive(Default)]
@@ -117,6 +120,10 @@ fn add(txn: &mut WriteTxn, args: &Args, options: &AddOptions, pairs_at: usize) -
         changed += i64::from(matches!(last, Update::Changed(_)));
     }
     zset.save(txn);
+    if added + changed > 0 {
+        let event = if options.increments { "zincr" } else { "zadd" };
+        txn.notify(EventClass::Zset, event, args[1]);
+    }
     Ok(match last {
         Update::Skipped if options.increments => Reply::Null,
         Update::Added(score) | Update::Changed(score) | Update::Kept(score)
@@ -135,7 +142,11 @@ pub fn zrem(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     for member in args.rest(2) {
         removed += i64::from(zset.remove(txn, member)?);
     }
+    let is_emptied = zset.is_empty();
     zset.save(txn);
+    if removed > 0 {
+        events::taken(txn, EventClass::Zset, "zrem", args[1], is_emptied);
+    }
     Ok(Reply::Int(removed))
 }
 

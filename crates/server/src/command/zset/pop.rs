@@ -2,10 +2,11 @@
 
 use cairn_resp::{Reply, Writer, number};
 use cairn_store::zset::{Popped, ScoreRows, Scored};
-use cairn_store::{Direction, Error, Result, Rows, WriteTxn, Zset};
+use cairn_store::{Direction, Error, EventClass, Result, Rows, WriteTxn, Zset};
 
 use super::{Args, reply};
 use crate::command::args::is;
+use crate::command::events;
 use crate::command::rows::{self, Shape};
 use crate::command::stream;
 
@@ -24,14 +25,36 @@ fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply> {
         _ => return Err(Error::SYNTAX),
     };
     let zset = Zset::open(txn, args[1])?;
-    Ok(match zset.pop(txn, direction, count.unwrap_or(1))? {
-        // In RESP3 too, one member popped without a count makes no pair of its own.
-        Popped::Few(members) if count.is_none() => {
-            Reply::Array(members.into_iter().flat_map(pair).collect())
-        }
-        Popped::Few(members) => reply::of_members(Shape::Pairs, members),
-        Popped::Many { count, rows, keys } => reply::of_rows(Shape::Pairs, count, *rows, keys),
-    })
+    Ok(
+        match take(txn, args[1], zset, direction, count.unwrap_or(1))? {
+            // In RESP3 too, one member popped without a count makes no pair of its own.
+            Popped::Few(members) if count.is_none() => {
+                Reply::Array(members.into_iter().flat_map(pair).collect())
+            }
+            Popped::Few(members) => reply::of_members(Shape::Pairs, members),
+            Popped::Many { count, rows, keys } => reply::of_rows(Shape::Pairs, count, *rows, keys),
+        },
+    )
+}
+
+/// Takes members, and tells of that.
+fn take(
+    txn: &mut WriteTxn,
+    name: &[u8],
+    zset: Zset,
+    direction: Direction,
+    count: u64,
+) -> Result<Popped> {
+    let size = zset.len();
+    let popped = zset.pop(txn, direction, count)?;
+    let event = match direction {
+        Direction::Forward => "zpopmin",
+        Direction::Backward => "zpopmax",
+    };
+    if count.min(size) > 0 {
+        events::taken(txn, EventClass::Zset, event, name, count >= size);
+    }
+    Ok(popped)
 }
 
 fn parse_count(text: &[u8]) -> Result<u64> {
@@ -51,7 +74,7 @@ pub fn pop_one(
     direction: Direction,
 ) -> Result<Option<[Reply; 2]>> {
     let zset = Zset::open(txn, name)?;
-    Ok(match zset.pop(txn, direction, 1)? {
+    Ok(match take(txn, name, zset, direction, 1)? {
         Popped::Few(members) => members.into_iter().next().map(pair),
         Popped::Many { .. } => None,
     })
@@ -87,7 +110,7 @@ pub fn pop_first<'a>(
         if zset.is_empty() {
             continue;
         }
-        let pairs = match zset.pop(txn, direction, count)? {
+        let pairs = match take(txn, name, zset, direction, count)? {
             Popped::Few(members) => {
                 let pairs = members.into_iter().map(|member| pair(member).into());
                 Reply::Array(pairs.map(Reply::Array).collect())

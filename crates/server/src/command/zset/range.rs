@@ -5,11 +5,12 @@
 
 use cairn_resp::Reply;
 use cairn_store::zset::{Builder, LexRange, ScoreRange};
-use cairn_store::{Direction, Error, ReadTxn, Result, Rows, WriteTxn, Zset};
+use cairn_store::{Direction, Error, EventClass, ReadTxn, Result, Rows, WriteTxn, Zset};
 
 use super::bound::{lex_range, ranks, score_range};
 use super::{Args, reply};
 use crate::command::args::{self, is};
+use crate::command::events;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -193,6 +194,7 @@ pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         ..ZRANGE
     };
     let query = Query::parse(args, form)?;
+    events::missing(txn, &args[form.key_at..=form.key_at])?;
     let zset = Zset::open(txn, args[form.key_at])?;
     let (mut rows, count) = query.run(txn, &zset)?;
     let keys = zset.score_rows();
@@ -203,7 +205,9 @@ pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             result.add(txn, keys.member(key), keys.score(key))?;
         }
     }
-    Ok(result.finish(txn, 0)?.into())
+    let size = result.finish(txn, 0)?;
+    events::stored(txn, EventClass::Zset, "zrangestore", args[1], size);
+    Ok(size.into())
 }
 
 pub fn zcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
@@ -220,18 +224,18 @@ pub fn zlexcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 }
 
 pub fn zremrangebyrank(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    remove(txn, args, Kind::Ranks)
+    remove(txn, args, Kind::Ranks, "zremrangebyrank")
 }
 
 pub fn zremrangebyscore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    remove(txn, args, Kind::Scores)
+    remove(txn, args, Kind::Scores, "zremrangebyscore")
 }
 
 pub fn zremrangebylex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    remove(txn, args, Kind::Members)
+    remove(txn, args, Kind::Members, "zremrangebylex")
 }
 
-fn remove(txn: &mut WriteTxn, args: &Args, kind: Kind) -> Result<Reply> {
+fn remove(txn: &mut WriteTxn, args: &Args, kind: Kind, event: &'static str) -> Result<Reply> {
     let range = Range::parse(kind, Direction::Forward, args[2], args[3])?;
     let zset = Zset::open(txn, args[1])?;
     let (span, count) = match range {
@@ -250,6 +254,10 @@ fn remove(txn: &mut WriteTxn, args: &Args, kind: Kind) -> Result<Reply> {
             (span, count)
         }
     };
+    let is_emptied = count == zset.len();
     zset.remove_span(txn, &span, count)?;
+    if count > 0 {
+        events::taken(txn, EventClass::Zset, event, args[1], is_emptied);
+    }
     Ok(count.into())
 }
