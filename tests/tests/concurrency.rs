@@ -278,7 +278,6 @@ fn the_sum_stays_where_everything_is_synced() {
 }
 
 #[test]
-#[ignore = "scripts are not there yet"]
 fn the_sum_stays_with_scripts_too() {
     the_sum_stays(cairn, &EVERYTHING, &BY_ALL_MEANS);
 }
@@ -289,7 +288,6 @@ fn the_sum_of_transactions_and_moves_survives() {
 }
 
 #[test]
-#[ignore = "scripts are not there yet"]
 fn the_sum_of_scripts_survives_too() {
     the_sum_survives(cairn, &EVERYTHING, &BY_ALL_MEANS);
 }

@@ -25,7 +25,7 @@ use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag};
 use crate::observe::Ran;
 use crate::session::{Replies, Session};
-use crate::transaction::{self, Queue};
+use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
 
 /// Room made for each read.
@@ -503,9 +503,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.count_error();
             }
             Ok(command) => {
-                let writes = self.session.queue.as_ref().is_some_and(Queue::writes);
-                if self.session.server.pause.holds(command, writes) {
-                    self.wait_for_pause(command, writes).await?;
+                if self.session.server.pause.is_on() {
+                    let scripts = &self.session.server.scripts;
+                    let queued = self.session.queue.as_ref();
+                    let writes = queued.is_some_and(|queue| queue.writes(scripts))
+                        || scripts.may_write(command, &args);
+                    if self.session.server.pause.holds(command, writes) {
+                        self.wait_for_pause(command, writes).await?;
+                    }
                 }
                 if let Some(queue) = &mut self.session.queue
                     && !command.runs_at_once()

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use crate::command::{Command, Flag};
+use crate::command::Command;
 
 /// What has to wait; each mode holds what the one before it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,7 +24,7 @@ impl Paused {
     fn holds(&self, command: &Command, writes: bool) -> bool {
         let is_concerned = match self.mode {
             Mode::Everything => true,
-            Mode::Writes => writes || command.is_write() || command.has(Flag::MayReplicate),
+            Mode::Writes => writes || command.writes_besides_scripts(),
         };
         is_concerned && Instant::now() < self.until
     }
@@ -71,10 +71,15 @@ impl Pause {
         self.paused.send_replace(None);
     }
 
-    /// Whether the command has to wait. It may write because of what was queued for it.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether the command has to wait. It may write because of what was queued for it, or of the script it calls.
     #[inline]
     pub fn holds(&self, command: &Command, writes: bool) -> bool {
-        if !self.is_on.load(Ordering::Relaxed) {
+        if !self.is_on() {
             return false;
         }
         let paused = *self.paused.borrow();

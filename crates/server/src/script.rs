@@ -21,13 +21,15 @@ pub mod running;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_script::{Limits, Script};
+use cairn_script::{Flags, Limits, Script};
 use cairn_store::{Error, Result};
 
 use cache::Cache;
 use engines::Memory;
 use functions::Functions;
 use running::AllRunning;
+
+use crate::command::{Args, Command, Flag};
 
 /// What scripts of all threads share.
 pub struct Scripts {
@@ -70,6 +72,23 @@ impl Scripts {
     /// The script that was loaded by this name, in either case.
     pub fn named(&self, sha: &[u8]) -> Option<Script> {
         self.cache.named(sha)
+    }
+
+    /// Whether a call of a script or function may write, as far as can be told beforehand.
+    pub fn may_write(&self, command: &Command, args: &Args<'_>) -> bool {
+        if !command.has(Flag::Scripting) || !command.has(Flag::MayReplicate) {
+            return false;
+        }
+        let flags = match command.name {
+            "eval" => self.of_text(args[1]).ok().and_then(|script| script.flags()),
+            "evalsha" => self.named(args[1]).and_then(|script| script.flags()),
+            _ => {
+                let functions = self.functions.committed();
+                let found = functions.function(args[1]);
+                found.map(|(_, function)| function.flags)
+            }
+        };
+        !flags.is_some_and(|flags| flags.contains(Flags::NO_WRITES))
     }
 
     /// Forgets all scripts: SCRIPT FLUSH.

@@ -10,6 +10,7 @@ use cairn_store::{Error, Mode, Request, Result};
 use crate::client::Client;
 use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
+use crate::script::Scripts;
 use crate::session::Session;
 use crate::turn::{Call, error_text};
 use crate::unit::{Scope, Unit};
@@ -40,9 +41,10 @@ impl Queue {
     }
 
     /// Whether one of them writes.
-    pub fn writes(&self) -> bool {
-        let writes = |command: &Command| command.is_write() || command.has(Flag::MayReplicate);
-        self.calls.iter().any(|(command, _)| writes(command))
+    pub fn writes(&self, scripts: &Scripts) -> bool {
+        self.calls.iter().any(|(command, args)| {
+            command.writes_besides_scripts() || args.with(|args| scripts.may_write(command, args))
+        })
     }
 
     pub fn len(&self) -> usize {

@@ -136,7 +136,8 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
     if flags.has(Flag::Keyspace) {
         categories.push("keyspace");
     }
-    if flags.has(Flag::ReadOnly) {
+    // What a script that only reads does is up to the script.
+    if flags.has(Flag::ReadOnly) && !flags.has(Flag::Scripting) {
         categories.push("read");
     }
     if flags.has(Flag::Write) {

@@ -27,13 +27,13 @@ pub const COMMANDS: &[Command] = &[
         .keys(MAY_CHANGE_KEYS)
         .flags(CALLS)
         .flags(&[MayReplicate])
-        .syntax("function numkeys:i key+ arg+")
+        .syntax("function numkeys:i key?+ arg?+")
         .about(GROUP, "7.0.0", DEPENDS, "Calls a function."),
     command("fcall_ro", -3, Handler::Unit(fcall_ro))
         .keys(READS_KEYS)
         .flags(CALLS)
         .flags(&[ReadOnly])
-        .syntax("function numkeys:i key+ arg+")
+        .syntax("function numkeys:i key?+ arg?+")
         .about(GROUP, "7.0.0", DEPENDS, "Calls a function that only reads."),
     command("function", -2, Handler::Container)
         .subcommands(SUBCOMMANDS)

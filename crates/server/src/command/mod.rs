@@ -236,6 +236,11 @@ impl Command {
         }
     }
 
+    /// Whether it writes, or is seen by others, whatever its arguments are.
+    pub fn writes_besides_scripts(&self) -> bool {
+        self.is_write() || self.has(Flag::MayReplicate) && !self.has(Flag::Scripting)
+    }
+
     /// Whether it is not queued after MULTI.
     pub fn runs_at_once(&self) -> bool {
         self.has(Flag::Transaction) && self.name != "unwatch"

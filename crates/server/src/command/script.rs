@@ -54,13 +54,13 @@ pub const COMMANDS: &[Command] = &[
         .keys(READS_KEYS)
         .flags(CALLS)
         .flags(&[ReadOnly])
-        .syntax("script numkeys:i key+ arg+")
+        .syntax("script numkeys:i key?+ arg?+")
         .about(GROUP, "7.0.0", DEPENDS, "Runs a script that only reads."),
     command("evalsha_ro", -3, Handler::Unit(evalsha_ro))
         .keys(READS_KEYS)
         .flags(CALLS)
         .flags(&[ReadOnly])
-        .syntax("sha1 numkeys:i key+ arg+")
+        .syntax("sha1 numkeys:i key?+ arg?+")
         .about(
             GROUP,
             "7.0.0",
