@@ -189,9 +189,9 @@ impl Config {
         let mut values = self.values.write();
         let mut changed = values.clone();
         let mut named = Vec::new();
-        for &(name, _) in pairs {
+        for &(name, text) in pairs {
             let at = find(name).ok_or_else(|| SetError::Unknown(name.to_vec()))?;
-            check_change(name, at, &named)?;
+            check_change(name, at, &named, values.is_as_asked(at, text))?;
             named.push((at, name));
         }
         for ((at, name), (_, text)) in named.iter().zip(pairs) {
@@ -234,9 +234,15 @@ impl Config {
     }
 }
 
-fn check_change(name: &[u8], at: usize, named: &[(usize, &[u8])]) -> Result<(), SetError> {
+fn check_change(
+    name: &[u8],
+    at: usize,
+    named: &[(usize, &[u8])],
+    is_as_asked: bool,
+) -> Result<(), SetError> {
     let refused = |reason: &'static str| Err(SetError::Refused(name.to_vec(), reason.into()));
     match PARAMETERS[at].change {
+        Change::Immutable if is_as_asked => {}
         Change::Immutable => return refused("can't set immutable config"),
         Change::Protected => return refused("can't set protected config"),
         Change::Allowed => {}

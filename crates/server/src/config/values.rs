@@ -37,6 +37,12 @@ impl Values {
         Ok(())
     }
 
+    /// Whether the parameter is a flag of the program, and has this value already: to ask for that is no change.
+    pub fn is_as_asked(&self, at: usize, text: &[u8]) -> bool {
+        let read = PARAMETERS[at].kind.read(text, &self.0[at]);
+        PARAMETERS[at].help.is_some() && read.is_ok_and(|value| value == self.0[at])
+    }
+
     /// By name, for the parameters that the program itself asks for.
     pub fn get(&self, name: &'static str) -> &[u8] {
         let at = find(name.as_bytes()).expect("the program asks for parameters of the table only");
