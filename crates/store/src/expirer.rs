@@ -203,8 +203,9 @@ impl Store {
 /// come late, written by a command that began before its time was up.
 const LOOK_BACK: Duration = Duration::from_secs(10);
 
-/// How many rows are found at once. To find them means to pass over the young rows of all that was just deleted.
-const LOOK_AHEAD: usize = 1024;
+/// How many rows are found at once. To find them means to pass over the young rows of all that was just deleted, while
+/// no one can commit; after so many there are enough of them that they are drained first.
+const LOOK_AHEAD: usize = 20_000;
 
 /// Where the expirer has got to. Walking from the beginning each time would mean to step over the
 /// remains of everything that was deleted before.

@@ -245,7 +245,8 @@ impl List {
                 txn.remains().add(&self.key, stored);
             } else {
                 let cut = self.head.saturating_sub(head) + tail.saturating_sub(self.tail);
-                txn.remains().add_cut(&self.key, cut);
+                let left = self.tail - self.head;
+                txn.remains().add_cut(&self.key, version, cut, left);
             }
         }
         if self.is_empty() {

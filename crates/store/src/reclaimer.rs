@@ -2,8 +2,8 @@
 //!
 //! Dead rows cost nothing but space, and compaction filters drop those they meet. What they would not
 //! meet for long is dealt with here: databases that were flushed, which go as a whole; large dead versions of
-//! keys, of which whoever killed them has told (see [`crate::remains`]), or which are found by looking at one row
-//! per version; and what was cut off from lists. Files that hold nothing else go at once, the rest is compacted
+//! keys and large pieces of lists, of which whoever killed them has told (see [`crate::remains`]), or which are found by
+//! looking at one row per version. Files that hold nothing else go at once, the rest is compacted
 //! away. Everything is made durable before anything is dropped: a power cut must not bring back a key whose rows
 //! are gone.
 //!
@@ -208,30 +208,30 @@ impl Store {
         Ok(dead)
     }
 
-    /// Drops large dead versions that someone has told of; false if there are none.
+    /// Drops large dead versions that someone has told of, and has compacted what was cut off from lists; false if
+    /// there are none.
     pub fn reclaim_noted(self: &Arc<Self>) -> Result<bool> {
         let noted = self.reclaimer().ledger.take_large(AT_ONCE);
         let mut ranges = Vec::new();
         let mut dropped = Orphans::default();
         for dead in &noted {
             let living = self.living(&dead.metadata_key, dead.version)?;
-            if !matches!(living, Living::None) {
-                continue;
-            }
-            let (lower, upper) = version_bounds(&dead.metadata_key, dead.version);
+            let is_whole_version = matches!(living, Living::None);
             let before = ranges.len();
-            for family in [Family::Data, Family::ZsetScore] {
-                if self.has_rows(family, &lower, &upper)? {
-                    ranges.push(DeadRange {
-                        family,
-                        lower: lower.clone(),
-                        upper: upper.clone(),
-                        is_whole_version: true,
-                    });
+            for (lower, upper) in dead_bounds(&dead.metadata_key, dead.version, living) {
+                for family in [Family::Data, Family::ZsetScore] {
+                    if self.has_rows(family, &lower, &upper)? {
+                        ranges.push(DeadRange {
+                            family,
+                            lower: lower.clone(),
+                            upper: upper.clone(),
+                            is_whole_version,
+                        });
+                    }
                 }
             }
-            // Filters may have been quicker: what they drop is counted there.
-            if ranges.len() > before {
+            // What filters drop is counted there: they may have been quicker, and what is cut off is theirs.
+            if is_whole_version && ranges.len() > before {
                 dropped.add(dead.orphans);
             }
         }

@@ -19,7 +19,7 @@ use crate::txn::Shape;
 /// What an element takes beside its key's name, as a guess: nobody has looked at it.
 const ELEMENT_BYTES: u64 = 40;
 
-/// A dead version that is worth dropping by itself.
+/// A version that is dead, or a list's of which much was cut off: worth being dealt with by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeadVersion {
     pub(crate) metadata_key: Vec<u8>,
@@ -92,15 +92,27 @@ impl Remains {
         }
     }
 
-    /// So many elements of a list that goes on have been cut off.
+    /// So many elements of a list that goes on have been cut off, and so many are left: to be written anew, perhaps. So
+    /// only if they are less it is worth not to wait for others that are cut off.
     #[inline]
-    pub(crate) fn add_cut(&mut self, key: &Key, rows: u64) {
-        self.orphans.rows += rows;
-        self.orphans.bytes += rows * (key.metadata().len() as u64 + ELEMENT_BYTES);
+    pub(crate) fn add_cut(&mut self, key: &Key, version: u64, rows: u64, left: u64) {
+        let cut = Orphans {
+            versions: 0,
+            rows,
+            bytes: rows * (key.metadata().len() as u64 + ELEMENT_BYTES),
+        };
+        self.orphans.add(cut);
+        if rows >= left.max(LARGE as u64) {
+            self.large.push(DeadVersion {
+                metadata_key: key.metadata().to_vec(),
+                version,
+                orphans: cut,
+            });
+        }
     }
 }
 
-/// How many large dead versions are remembered. More are found by searching.
+/// How many of those are remembered. More are found by searching.
 const REMEMBERED: usize = 10_000;
 
 /// The remains of all transactions, as far as they are known.

@@ -229,14 +229,47 @@ fn large_dead_versions_that_someone_told_of_are_dropped_without_a_search() {
     fixture.read(|txn| assert_eq!(hgetall(txn, "undone").len(), 600));
 }
 
+fn push(txn: &mut WriteTxn, count: u32) {
+    let mut list = List::open(txn, b"list").unwrap();
+    (0..count).for_each(|n| list.push(txn, End::Right, n.to_string().as_bytes()));
+    list.save(txn);
+}
+
+/// Whoever cuts off most of a list tells of it.
+#[test]
+fn what_is_left_of_a_list_that_lost_most_of_it_need_not_be_searched_for() {
+    let fixture = Fixture::new();
+    let trim = |range: std::ops::Range<u64>| {
+        fixture.write(|txn| {
+            let mut list = List::open(txn, b"list").unwrap();
+            list.trim(range);
+            list.save(txn);
+        });
+        let is_noted = fixture.store().reclaim_noted().unwrap();
+        (is_noted, fixture.count_in(Family::Data))
+    };
+    fixture.write(|txn| push(txn, 4_000));
+    fixture.store().engine().flush().unwrap();
+    // A compaction writes what is left anew: more than it would remove.
+    assert_eq!(trim(1_000..4_000), (false, 4_000));
+    assert_eq!(trim(500..1_100), (true, 600));
+    assert_eq!(trim(0..10), (true, 10));
+    fixture.write(|txn| push(txn, 3_000));
+    assert_eq!(trim(5..10), (true, 5));
+    fixture.read(|txn| {
+        let list = List::open(txn, b"list").unwrap();
+        assert_eq!(&*list.get(txn, 0).unwrap(), b"1505");
+    });
+    let counters = fixture.store().engine().filter_counters();
+    let dropped = counters
+        .list_gaps
+        .load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(dropped, 4_000 + 3_000 - 5);
+}
+
 #[test]
 fn what_was_cut_off_from_a_list_is_compacted_away() {
     let fixture = Fixture::new();
-    let push = |txn: &mut WriteTxn, count: u32| {
-        let mut list = List::open(txn, b"list").unwrap();
-        (0..count).for_each(|n| list.push(txn, End::Right, n.to_string().as_bytes()));
-        list.save(txn);
-    };
     fixture.write(|txn| push(txn, 2_000));
     fixture.store().engine().flush().unwrap();
     fixture.write(|txn| {
