@@ -315,7 +315,11 @@ impl Connection {
         on: Keys,
         expected: Expected,
     ) -> Awaited {
-        let announcements = form.send(client, &commands);
+        let prefix = match on {
+            Keys::Own => self.prefix(),
+            Keys::Shared(_) => shared::PREFIX.into(),
+        };
+        let announcements = form.send(client, &commands, &prefix);
         self.history.steps.push(Step { commands, on });
         Awaited {
             announcements,

@@ -42,7 +42,7 @@ pub enum Expected {
         members: BTreeSet<Bytes>,
         count: usize,
     },
-    /// EXEC: these, one by one.
+    /// A transaction or a script: these, one by one.
     Each(Vec<Expected>),
     /// Anything but an error: it depends on the clock, or on other connections.
     NoError,

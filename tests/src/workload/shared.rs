@@ -23,7 +23,7 @@ use crate::client::{Client, Value};
 
 const PLACES: usize = 3;
 const ELEMENTS: usize = 300;
-const PREFIX: &str = "shared:";
+pub const PREFIX: &str = "shared:";
 
 /// What to count of a shared command when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
