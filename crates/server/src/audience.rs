@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use cairn_store::{Effect, Observer};
 
 use crate::server::Server;
+use crate::tracking::Outdated;
 
 /// The store outlives the server that watches it.
 pub struct Audience(Weak<Server>);
@@ -22,6 +23,7 @@ impl Observer for Audience {
             return;
         };
         let limits = &server.live.output_limits;
+        let mut outdated = Outdated::default();
         for effect in effects {
             match effect {
                 Effect::Message {
@@ -38,8 +40,10 @@ impl Observer for Audience {
                     let classes = server.live.event_classes.load(Ordering::Relaxed);
                     server.pubsub.tell(name, database, &key, classes, limits);
                 }
-                Effect::Outdated { .. } | Effect::AllOutdated { .. } => {}
+                Effect::Outdated { key, by } => outdated.add(key, by),
+                Effect::AllOutdated { .. } => outdated.add_all(),
             }
         }
+        outdated.tell(&server);
     }
 }

@@ -107,6 +107,11 @@ impl Waiter {
         is_waiting
     }
 
+    /// Whether nobody has anything for it yet.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state.lock().stage, Stage::Waiting)
+    }
+
     /// Nobody else can serve it from now on.
     fn claim(&self) -> bool {
         let mut state = self.state.lock();

@@ -15,6 +15,7 @@ use crate::command::{self, Command};
 use crate::outbox::Outbox;
 use crate::output_limits::{Excess, OutputLimits};
 use crate::pubsub::Kind;
+use crate::tracking::State;
 
 /// One connection, as the rest of the server sees it. Its own task writes here; anyone may read.
 pub struct Client {
@@ -34,6 +35,7 @@ pub struct Client {
     /// How many commands it has queued since MULTI; negative if it has not begun a transaction.
     pub queued: AtomicI64,
     excess: Excess,
+    pub tracking: State,
     /// How many channels, patterns and shard channels it listens to.
     subscriptions: [AtomicUsize; 3],
     /// Milliseconds since `connected` at the last command.
@@ -189,6 +191,9 @@ impl Client {
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Ordering::Relaxed) >= 0),
             ('b', self.is_blocked()),
+            ('t', self.tracking.is_on()),
+            ('R', self.tracking.is_broken()),
+            ('B', self.tracking.is_by_prefix()),
             ('e', self.no_evict.load(Ordering::Relaxed)),
         ];
         let set: String = flags
@@ -216,7 +221,7 @@ impl Client {
             tail,
             " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free={} \
              argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll={} omem={pushed} tot-mem={memory} events={} \
-             cmd={} user=default redir=-1 resp={}",
+             cmd={} user=default redir={} resp={}",
             self.connected.elapsed().as_secs(),
             self.idle_ms() / 1000,
             self.flags(),
@@ -237,6 +242,7 @@ impl Client {
                 "r"
             },
             self.last_command(),
+            self.tracking.shown_redirect(),
             if self.resp3.load(Ordering::Relaxed) {
                 3
             } else {
@@ -316,6 +322,7 @@ impl Clients {
             is_monitor: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
             excess: Excess::default(),
+            tracking: State::default(),
             subscriptions: Default::default(),
             last_active_ms: AtomicU64::new(0),
             last_command: AtomicUsize::new(NO_COMMAND),

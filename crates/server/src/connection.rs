@@ -522,6 +522,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.execute(command, args).await?;
                     let has_failed = self.sends == sends && self.count_error();
                     self.count_call(command, &args, has_failed);
+                    if let Some(tracker) = &mut self.session.tracker {
+                        tracker.has_run(command);
+                        self.session.server.shrink_tracking();
+                    }
                 }
             }
         }

@@ -26,6 +26,10 @@ pub async fn run(server: Arc<Server>) {
             bytes_out: stats.bytes_out.get(),
         };
         stats.rates.sample(Instant::now(), totals);
+        if server.tracking.is_on() {
+            // The limit may have been lowered.
+            server.shrink_tracking();
+        }
         if tick == 0 {
             stats.note_memory(Memory::now().allocated);
             close_idle(&server);

@@ -189,7 +189,8 @@ fn clients(server: &Server, report: &mut Report) -> Result<()> {
     );
     let blocked = all.iter().filter(|client| client.is_blocked()).count();
     report.field("blocked_clients", blocked);
-    report.zeros(&["tracking_clients", "clients_in_timeout_table"]);
+    report.field("tracking_clients", server.tracking.clients());
+    report.field("clients_in_timeout_table", 0);
     Ok(())
 }
 
@@ -273,11 +274,9 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
         "active_defrag_misses",
     ]);
     report.zeros(&["active_defrag_key_hits", "active_defrag_key_misses"]);
-    report.zeros(&[
-        "tracking_total_keys",
-        "tracking_total_items",
-        "tracking_total_prefixes",
-    ]);
+    report.field("tracking_total_keys", server.tracking.keys());
+    report.field("tracking_total_items", server.tracking.items());
+    report.field("tracking_total_prefixes", server.tracking.prefixes());
     report.field("unexpected_error_replies", 0);
     report.field("total_error_replies", stats.errors().values().sum::<u64>());
     report.field("dump_payload_sanitizations", 0);

@@ -34,7 +34,7 @@ pub struct Server {
     pub interest: Arc<Interest>,
     pub watches: Arc<Watches>,
     pub blocked: Arc<Blocked>,
-    pub tracking: Tracking,
+    pub tracking: Arc<Tracking>,
     pub monitors: Arc<Monitors>,
     pub slowlog: Slowlog,
     pub spikes: Spikes,
@@ -59,6 +59,7 @@ impl Server {
         let live = Live::new(store.max_value_len().clone(), classes);
         let interest: Arc<Interest> = Arc::default();
         let scripts = Scripts::new(settings.memory);
+        let tracking = Tracking::new(interest.clone(), store.clone());
         let server = Arc::new(Server {
             store,
             config: Config::new(&settings, &live),
@@ -68,7 +69,7 @@ impl Server {
             pause: Pause::default(),
             watches: Arc::new(Watches::new(interest.clone())),
             blocked: Arc::new(Blocked::new(interest.clone())),
-            tracking: Tracking::default(),
+            tracking: Arc::new(tracking),
             monitors: Arc::default(),
             slowlog: Slowlog::default(),
             spikes: Spikes::default(),
@@ -93,6 +94,12 @@ impl Server {
         self.store.engine().flush()?;
         self.last_save.store(unix_seconds(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Keeps what is remembered of clients' copies within `tracking-table-max-keys`.
+    pub fn shrink_tracking(&self) {
+        let most = self.live.tracked_keys.load(Ordering::Relaxed);
+        self.tracking.shrink(self, most);
     }
 
     /// Asks every part to stop.

@@ -11,6 +11,7 @@ use crate::config::is_local;
 use crate::monitors::Monitor;
 use crate::pubsub::Subscriptions;
 use crate::server::Server;
+use crate::tracking::Tracker;
 use crate::transaction::Queue;
 use crate::watches::Watch;
 
@@ -44,6 +45,8 @@ pub struct Session {
     pub monitor: Option<Monitor>,
     /// What runs now is one of several commands, and may not wait or stay.
     pub is_in_unit: bool,
+    /// Some if the client keeps copies of what it reads.
+    pub tracker: Option<Box<Tracker>>,
     /// None until it is first asked for.
     subscriptions: Option<Box<Subscriptions>>,
     /// The error that the current command answers with has been counted, where it came about.
@@ -67,6 +70,7 @@ impl Session {
             watch: None,
             monitor: None,
             is_in_unit: false,
+            tracker: None,
             subscriptions: None,
             error_is_counted: false,
         }
@@ -132,6 +136,7 @@ impl Session {
         self.watch = None;
         self.monitor = None;
         self.subscriptions = None;
+        self.tracker = None;
     }
 }
 

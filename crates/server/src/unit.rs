@@ -102,6 +102,9 @@ impl<'a> Scope<'a> {
         if !self.held.try_extend(&call.request()) {
             return Err(Error::Unlatched);
         }
+        if let Some(tracker) = &self.session.tracker {
+            tracker.read(command, args);
+        }
         self.txn.mark_in_unit(call.database);
         let txn = &mut *self.txn;
         let result = match command.handler {

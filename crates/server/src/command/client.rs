@@ -10,6 +10,7 @@ use cairn_store::{Error, Result};
 use super::args::{Args, is};
 use super::connection::check_name;
 use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
+use super::tracking::{caching, getredir, tracking, trackinginfo};
 use super::{Command, Flag, Handler, command, help, printable, wrong_subcommand};
 use crate::client::Client;
 use crate::pause::Mode;
@@ -29,6 +30,16 @@ pub const COMMANDS: &[Command] = &[command("client", -2, Handler::Container)
     )];
 
 const SUBCOMMANDS: &[Command] = &[
+    command("caching", 3, Handler::Session(caching))
+        .flags(PLAIN)
+        .usage("(YES|NO)")
+        .syntax("mode(YES!|NO!)")
+        .about(
+            GROUP,
+            "6.0.0",
+            "O(1)",
+            "Says whether copies are kept of what the next command reads.",
+        ),
     command("getname", 2, Handler::Session(getname))
         .flags(PLAIN)
         .about(
@@ -121,6 +132,27 @@ const SUBCOMMANDS: &[Command] = &[
         .usage("<name>")
         .syntax("connection-name")
         .about(GROUP, "2.6.9", "O(1)", "Names the connection."),
+    command("tracking", -3, Handler::Session(tracking))
+        .flags(PLAIN)
+        .usage("(ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]")
+        .syntax(
+            "status(ON!|OFF!) REDIRECT/client-id:i? PREFIX/prefix?++ BCAST!? OPTIN!? \
+             OPTOUT!? NOLOOP!?",
+        )
+        .about(
+            GROUP,
+            "6.0.0",
+            "O(1), or O(N) for N prefixes",
+            "Has the server tell when what the client has read changes.",
+        ),
+    command("trackinginfo", 2, Handler::Session(trackinginfo))
+        .flags(PLAIN)
+        .about(
+            GROUP,
+            "6.2.0",
+            "O(1)",
+            "Tells what CLIENT TRACKING was told.",
+        ),
     command("unblock", -3, Handler::Session(unblock))
         .flags(ADMINS)
         .usage("<id> [TIMEOUT|ERROR]")
@@ -161,11 +193,6 @@ fn setname(session: &mut Session, args: &Args) -> Result<Reply> {
 
 fn id(session: &mut Session, _: &Args) -> Result<Reply> {
     Ok(session.client.id.into())
-}
-
-/// No connection redirects anything: there is nothing to be invalidated.
-fn getredir(_: &mut Session, _: &Args) -> Result<Reply> {
-    Ok(Reply::Int(-1))
 }
 
 fn info(session: &mut Session, _: &Args) -> Result<Reply> {

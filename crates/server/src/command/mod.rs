@@ -30,6 +30,7 @@ mod set;
 mod stream;
 mod string;
 mod syntax;
+mod tracking;
 mod transaction;
 mod watching;
 mod zset;

@@ -7,6 +7,7 @@
 //!   name:d          a double          name(a|b)      one of several
 //!   name:p          a pattern         name{a b}      several together
 //!   name:u          a time            a? a+          may be left out, may come again
+//!                                     a++            may come again, each time behind its word
 //! ```
 
 use cairn_resp::Reply;
@@ -103,7 +104,11 @@ impl<'s> Reader<'s> {
         if let Some(token) = token {
             fields.push(("token".into(), Reply::bulk(token)));
         }
-        let signs = [(self.takes('?'), "optional"), (self.takes('+'), "multiple")];
+        let signs = [
+            (self.takes('?'), "optional"),
+            (self.takes('+'), "multiple"),
+            (self.takes('+'), "multiple_token"),
+        ];
         let flags: Vec<Reply> = signs
             .into_iter()
             .filter_map(|(is_set, flag)| is_set.then_some(Reply::Simple(flag)))

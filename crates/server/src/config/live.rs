@@ -43,6 +43,8 @@ pub struct Live {
     pub output_limits: OutputLimits,
     /// Milliseconds for which a script may run before others are told that the server is busy; zero: for ever.
     busy_threshold_ms: AtomicU64,
+    /// The most keys that are remembered for clients that keep copies; zero is no limit.
+    pub tracked_keys: AtomicUsize,
 }
 
 impl Live {
@@ -65,6 +67,7 @@ impl Live {
             event_classes,
             output_limits: OutputLimits::default(),
             busy_threshold_ms: AtomicU64::new(5000),
+            tracked_keys: AtomicUsize::new(1_000_000),
         }
     }
 }
@@ -172,6 +175,11 @@ fn set_noteworthy(live: &Live) {
 pub fn set_event_classes(live: &Live, value: &[u8]) {
     live.event_classes
         .store(special::event_bits(value), Ordering::Relaxed);
+}
+
+pub fn set_tracked_keys(live: &Live, value: &[u8]) {
+    live.tracked_keys
+        .store(unsigned(value) as usize, Ordering::Relaxed);
 }
 
 pub fn set_output_limits(live: &Live, value: &[u8]) {

@@ -149,6 +149,7 @@ pub static PARAMETERS: &[Parameter] = &[
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     )
     .applies(live::set_output_limits),
+    number("tracking-table-max-keys", 0, LONG, "1000000").applies(live::set_tracked_keys),
     // From here on: accepted, checked and remembered.
     special("save", read::save_points, "3600 1 300 100 60 10000"),
     special("oom-score-adj-values", read::oom_scores, "0 200 800"),
@@ -283,7 +284,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("tls-port", 0, PORT, "0"),
     number("tls-session-cache-size", 0, INT, "20480"),
     number("tls-session-cache-timeout", 0, INT, "300"),
-    number("tracking-table-max-keys", 0, LONG, "1000000"),
     size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
     size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
     size("cluster-link-sendbuf-limit", 0, u64::MAX, "0"),

@@ -62,6 +62,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Handler::Blocking(_) = command.handler {
                     self.show_start(command, &args);
                 }
+                if let Some(tracker) = &self.session.tracker {
+                    tracker.read(command, &args);
+                }
                 let call = Call {
                     command,
                     args,
@@ -285,7 +288,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Poll::Ready(gone) = self.poll_gone(context) {
                     return Poll::Ready(Err(gone));
                 }
-                if self.session.listens && client.outbox.poll_some(context).is_ready() {
+                // What comes with its own element comes behind that.
+                let may_hear = self.session.listens && place.waiter.is_waiting();
+                if may_hear && client.outbox.poll_some(context).is_ready() {
                     return Poll::Ready(Ok(None));
                 }
                 Poll::Pending
