@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use rustc_hash::FxHashMap;
 
 use crate::LOCAL_REGION;
@@ -50,6 +50,8 @@ const MANY_LOOKED_AT: usize = 2048;
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
 const EVICTION_EFFORT: usize = 256;
+/// How many are evicted before others get their turn.
+const EVICTED_AT_ONCE: usize = 16;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 /// How long a drain should take at most: the larger a generation, the more changes of the same row it takes in.
@@ -317,21 +319,31 @@ impl State {
         self.make_room(shard, before, limit);
     }
 
-    /// A row of this table was put in place of another: evicts what there is no more room for. Young rows take
-    /// none from the hot ones: many of them come at once, and most are never asked for.
+    /// A row of this table was put in place of another: evicts what there is no more room for. Not all of it at once:
+    /// after a drain there may be very much, and whoever puts a row waits for this.
     fn make_room(&mut self, shard: usize, replaced: Option<Row>, limit: usize) {
         if let Some(before) = replaced {
             self.bytes[shard] -= ROW_OVERHEAD + before.size();
         }
-        while self.bytes[shard] > limit + self.young_bytes() / SHARDS {
+        self.evict_some(shard, limit);
+    }
+
+    /// Evicts a few rows if there is no room for them; true if that may not have been all. Young rows take no room from
+    /// the hot ones: many of them come at once, and most are never asked for.
+    fn evict_some(&mut self, shard: usize, limit: usize) -> bool {
+        for _ in 0..EVICTED_AT_ONCE {
+            if self.bytes[shard] <= limit + self.young_bytes() / SHARDS {
+                return false;
+            }
             let drained = self.drained;
             let may_go = |slot: &Slot| slot.generation <= drained;
             // If few may go, the table grows until the next drain.
             let Some(evicted) = self.rows[shard].evict(EVICTION_EFFORT, may_go) else {
-                break;
+                return false;
             };
             self.bytes[shard] -= ROW_OVERHEAD + evicted.size();
         }
+        true
     }
 
     /// What is known of a collection without asking RocksDB.
@@ -586,6 +598,20 @@ impl Young {
         let drained = state.full.pop_front();
         drop(state);
         drop(drained);
+        self.evict_drained();
+    }
+
+    /// What was young takes room from the hot rows from now on: evicts what there is too much of, so that it is not
+    /// left to those who put the next rows.
+    fn evict_drained(&self) {
+        for shard in 0..SHARDS {
+            let mut has_more = true;
+            while has_more {
+                let mut state = self.state.write();
+                has_more = state.evict_some(shard, self.shard_limit);
+                RwLockWriteGuard::unlock_fair(state);
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -747,6 +773,17 @@ mod tests {
         (1..=30_000).for_each(|index| put(&young, index, &[0; 100]));
         assert!(young.bytes() > 5 << 20);
         keys().for_each(|key| assert!(is_kept(&key)));
+    }
+
+    #[test]
+    fn a_drain_leaves_no_more_in_memory_than_hot_rows_may_take() {
+        let young = Young::new(1 << 20, 16 << 20);
+        (1..=30_000).for_each(|index| put(&young, index, &[0; 100]));
+        assert!(young.bytes_in_all() > 5 << 20);
+        while let Some(generation) = young.oldest() {
+            young.drained(&generation.sorted());
+        }
+        assert!(young.bytes_in_all() <= 1 << 20);
     }
 
     proptest! {
