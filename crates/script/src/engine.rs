@@ -13,6 +13,7 @@ use crate::convert::{self, Unanswerable, error_line};
 use crate::function::libraries::{Libraries, Library};
 use crate::function::load::{BAD_NAME, Loading, is_name};
 use crate::host::Host;
+use crate::raw::arguments;
 use crate::raw::call::{self, Called};
 use crate::raw::face;
 use crate::run::{Phase, Run};
@@ -156,18 +157,15 @@ impl Engine {
         };
         self.collect_garbage();
         let globals = self.sandbox.scripts.behind.clone();
-        let given = self.array(keys).and_then(|keys| {
-            globals.raw_set("KEYS", keys)?;
-            globals.raw_set("ARGV", self.array(args)?)?;
-            self.sandbox.enter(&self.sandbox.scripts)
-        });
+        let lua = &self.sandbox.lua;
+        let given = arguments::set(lua, &globals, &slices(keys), &slices(args))
+            .and_then(|()| self.sandbox.enter(&self.sandbox.scripts));
         let reply = match given {
             Ok(()) => self.call(&function, (), script.sha(), host),
             Err(error) => out_of_memory(script.sha(), &error),
         };
-        // They may be large. That nil takes no memory is all that this relies on.
-        let _ = globals.raw_set("KEYS", Value::Nil);
-        let _ = globals.raw_set("ARGV", Value::Nil);
+        // What cannot be taken away now will be by the next.
+        let _ = arguments::clear(&self.sandbox.lua, &globals);
         reply
     }
 
@@ -191,9 +189,10 @@ impl Engine {
         };
         self.collect_garbage();
         let shown = String::from_utf8_lossy(name).into_owned();
-        let given = self.array(keys).and_then(|keys| {
+        let lua = &self.sandbox.lua;
+        let given = arguments::array(lua, &slices(keys)).and_then(|keys| {
             self.sandbox.enter(&self.sandbox.functions)?;
-            Ok((keys, self.array(args)?))
+            Ok((keys, arguments::array(lua, &slices(args))?))
         });
         match given {
             Ok(given) => self.call(&function, given, &shown, host),
@@ -212,15 +211,6 @@ impl Engine {
         if self.used_memory() > self.limits.memory / 4 {
             let _ = self.sandbox.lua.gc_collect();
         }
-    }
-
-    fn array(&self, items: &[impl AsRef<[u8]>]) -> mlua::Result<Table> {
-        let lua = &self.sandbox.lua;
-        let array = lua.create_table_with_capacity(items.len(), 0)?;
-        for (place, item) in items.iter().enumerate() {
-            array.raw_set(place + 1, lua.create_string(item)?)?;
-        }
-        Ok(array)
     }
 
     fn call(
@@ -374,6 +364,10 @@ impl Engine {
             }
         }
     }
+}
+
+fn slices(items: &[impl AsRef<[u8]>]) -> Vec<&[u8]> {
+    items.iter().map(AsRef::as_ref).collect()
 }
 
 /// An error text that ends with bytes of others.

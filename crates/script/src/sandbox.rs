@@ -3,6 +3,8 @@
 //! One state serves scripts and functions, each with globals of its own: functions see no KEYS, and while
 //! a library is loaded, nothing but a smaller `redis`.
 
+use std::cell::Cell;
+use std::ffi::c_void;
 use std::rc::Rc;
 
 use mlua::{Function, Lua, Table, Value};
@@ -88,6 +90,8 @@ pub struct Sandbox {
     /// The globals while a library is loaded.
     pub loading: Table,
     pub error_handler: Function,
+    /// Where the globals are that the state has now.
+    entered: Cell<*const c_void>,
 }
 
 /// Globals, and what scripts see of them.
@@ -127,6 +131,7 @@ impl Sandbox {
             functions,
             loading,
             error_handler,
+            entered: Cell::new(std::ptr::null()),
         })
     }
 }
@@ -134,7 +139,12 @@ impl Sandbox {
 impl Sandbox {
     /// What `loadstring` compiles will have these globals.
     pub fn enter(&self, environment: &Environment) -> mlua::Result<()> {
-        self.lua.set_globals(environment.face.clone())
+        let place = environment.face.to_pointer();
+        if self.entered.get() != place {
+            self.lua.set_globals(environment.face.clone())?;
+            self.entered.set(place);
+        }
+        Ok(())
     }
 }
 

@@ -61,11 +61,14 @@ impl Scripts {
         }
     }
 
-    /// The script of this text.
-    pub fn of_text(&self, text: &[u8]) -> Result<Script> {
+    /// The script of this text, and whether it has been seen before.
+    pub fn of_text(&self, text: &[u8]) -> Result<(Script, bool)> {
         match self.cache.of_text(text) {
-            Some(script) => Ok(script),
-            None => Script::new(text).map_err(|text| refused(&text)),
+            Some(script) => Ok((script, true)),
+            None => {
+                let script = Script::new(text).map_err(|text| refused(&text))?;
+                Ok((script, false))
+            }
         }
     }
 
@@ -80,7 +83,10 @@ impl Scripts {
             return false;
         }
         let flags = match command.name {
-            "eval" => self.of_text(args[1]).ok().and_then(|script| script.flags()),
+            "eval" => self
+                .of_text(args[1])
+                .ok()
+                .and_then(|(script, _)| script.flags()),
             "evalsha" => self.named(args[1]).and_then(|script| script.flags()),
             _ => {
                 let functions = self.functions.committed();

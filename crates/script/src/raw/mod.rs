@@ -10,11 +10,13 @@
 //! - [`guard`]: the functions of Lua that must know about those, or about [`hostile`] arguments.
 //! - [`catch`]: `pcall` and `xpcall`, Redis' way.
 //! - [`command`]: redis.call and redis.pcall; [`push`]: replies as Lua's values.
+//! - [`arguments`]: KEYS and ARGV.
 //! - [`call`]: a protected call with Redis' error handler, and the hook that interrupts it.
 
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{Lua, LuaOptions, StdLib};
 
+pub mod arguments;
 pub mod call;
 mod catch;
 pub mod command;

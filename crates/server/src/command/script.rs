@@ -161,12 +161,15 @@ fn call_name(session: &Session, args: &Args, is_read_only: bool) -> Result<Box<d
     if args[1].len() != NAME {
         return Err(NO_SCRIPT);
     }
-    let find = || session.server.scripts.named(args[1]).ok_or(NO_SCRIPT);
+    let find = || {
+        let script = session.server.scripts.named(args[1]).ok_or(NO_SCRIPT)?;
+        Ok((script, true))
+    };
     Ok(Box::new(Call::of_script(args, is_read_only, find)?))
 }
 
 fn load(session: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
-    let script = session.server.scripts.of_text(args[2])?;
+    let (script, _) = session.server.scripts.of_text(args[2])?;
     Ok(Box::new(Load(script)))
 }
 

@@ -20,6 +20,8 @@ const LONG_TEXT: usize = 64 * 1024;
 /// A call of a script or function, with all that its client gave.
 pub struct Call {
     callee: Callee,
+    /// Whether the script has been compiled before, here or elsewhere.
+    is_known: bool,
     /// EVAL_RO, FCALL_RO.
     is_read_only: bool,
     /// All words of the command.
@@ -38,16 +40,19 @@ enum Callee {
 const FIRST_KEY: usize = 3;
 
 impl Call {
-    /// EVAL, EVALSHA: what they call is found by `find`, once the other arguments make sense.
+    /// EVAL, EVALSHA: what they call is found by `find`, once the other arguments make sense, which also says
+    /// whether it has been compiled before.
     pub fn of_script(
         args: &Args<'_>,
         is_read_only: bool,
-        find: impl FnOnce() -> Result<Script>,
+        find: impl FnOnce() -> Result<(Script, bool)>,
     ) -> Result<Call> {
         let keys = number::parse_i64(args[2]).ok_or(Error::NOT_INTEGER)?;
         let keys = count_keys(args, keys)?;
-        let callee = Callee::Script(find()?);
-        Ok(Call::new(callee, is_read_only, args, keys))
+        let (script, is_known) = find()?;
+        let mut call = Call::new(Callee::Script(script), is_read_only, args, keys);
+        call.is_known = is_known;
+        Ok(call)
     }
 
     /// FCALL.
@@ -69,6 +74,7 @@ impl Call {
     fn new(callee: Callee, is_read_only: bool, args: &Args<'_>, keys: usize) -> Call {
         Call {
             callee,
+            is_known: false,
             is_read_only,
             words: args.iter().map(|word| word.to_vec()).collect(),
             keys,
@@ -166,7 +172,9 @@ impl Call {
         found: &Found<'_>,
         scope: &mut Scope<'_>,
     ) -> Result<Value> {
-        if let Found::Script(script) = found {
+        if let Found::Script(script) = found
+            && !self.is_known
+        {
             if let Err(text) = engine.compile(script) {
                 return Ok(Value::Error(text));
             }
