@@ -14,13 +14,17 @@ use cairn_tests::value::Value;
 
 const TIME_LIMIT: Duration = Duration::from_secs(12);
 const ROUND: usize = 500;
+const ROUNDS: usize = 60;
 /// Fewer in that time would be no test.
 const AT_LEAST: usize = 3_000;
 /// Commands sent before their events are read.
 const AT_ONCE: usize = 50;
 
-/// Those whose choice is random, and those that concern the connection.
-const LEFT_OUT: [&str; 6] = ["SPOP", "HELLO", "AUTH", "RESET", "CLIENT", "COMMAND"];
+/// Those whose choice is random, those that concern the connection, and one that comes across keys that are due,
+/// which nobody has to have deleted by then.
+const LEFT_OUT: [&str; 7] = [
+    "SPOP", "HELLO", "AUTH", "RESET", "CLIENT", "COMMAND", "SCAN",
+];
 
 /// A server, someone who sends it commands, and someone who listens.
 struct Side {
@@ -100,7 +104,7 @@ fn cairn_tells_what_redis_tells() {
     let started = Instant::now();
     let (mut played, mut told) = (0, BTreeSet::new());
     let mut differences = Vec::new();
-    'rounds: for seed in seed().. {
+    'rounds: for seed in (seed()..).take(ROUNDS) {
         if started.elapsed() > TIME_LIMIT {
             break;
         }

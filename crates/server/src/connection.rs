@@ -358,7 +358,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         let limits = &self.session.server.live.output_limits;
-        self.session.client.check_output(limits, self.output.len());
+        if limits.limit_replies() {
+            self.session.client.check_output(limits, self.output.len());
+        }
         self.send().await
     }
 

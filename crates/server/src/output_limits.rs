@@ -42,6 +42,13 @@ impl OutputLimits {
         }
     }
 
+    /// Whether those who do not listen to anything have a limit, which is unusual.
+    #[inline]
+    pub fn limit_replies(&self) -> bool {
+        let Limit { hard, soft, .. } = &self.normal;
+        hard.load(Ordering::Relaxed) > 0 || soft.load(Ordering::Relaxed) > 0
+    }
+
     fn of(&self, client: &Client) -> &Limit {
         if client.is_subscriber() {
             &self.subscribers
