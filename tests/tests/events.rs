@@ -90,10 +90,7 @@ fn is_played(argv: &[Vec<u8>]) -> bool {
     let name = name_of(argv);
     // A bit that is far off makes a string that takes long to read.
     let is_far = name == "SETBIT" && argv.get(2).is_some_and(|offset| offset.len() > 6);
-    // Redis asks for the type of keys that it meets while they expire.
-    let asks_for_types =
-        name == "SCAN" && argv.iter().any(|word| word.eq_ignore_ascii_case(b"type"));
-    !LEFT_OUT.contains(&name.as_str()) && !is_far && !asks_for_types
+    !LEFT_OUT.contains(&name.as_str()) && !is_far
 }
 
 #[test]
