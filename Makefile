@@ -21,7 +21,7 @@ build: build-tools
 	$(CARGO) build --release --package cairn-server
 
 # Lint first: it is quick. Then from the small to the large.
-test: build-tools test-tools lint build unit scripts instructions clients selftest conformance
+test: build-tools test-tools lint build unit scripts instructions clients apps selftest conformance
 
 lint: build-tools
 	$(CARGO) fmt --all --check

@@ -232,7 +232,8 @@ def a_cache_is_told_what_changes(r, protocol):
         dropped.clear()
         change()
         until(lambda: own.ping() and len(dropped) >= len(keys), "an invalidation")
-        assert dropped == keys, dropped
+        # In which order a command is heard to have changed several keys is up to the server.
+        assert sorted(dropped, key=str) == sorted(keys, key=str), dropped
 
     own.client_tracking_on()
     hears_of(lambda: r.set("k", "new"), [["k"]])
