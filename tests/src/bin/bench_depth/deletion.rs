@@ -76,8 +76,10 @@ pub fn run_flushes(trial: &mut Trial, table: &mut Table) {
         let costs = measure::few(LIMIT * trial.scale.slack, || {
             fill::keys(&mut trial.client, elements);
             rest(&mut trial.client);
-            // All after something else, so that none finds the threads asleep or busy with just this.
+            // All after the same rest and then something else, so that none finds the threads asleep or busy with just
+            // this, nor the processor's caches full of it.
             let mut flush = || {
+                thread::sleep(Duration::from_millis(200));
                 (0..20).for_each(|_| drop(trial.client.line("GET missing")));
                 once(&mut trial.client, &[command])
             };
