@@ -88,7 +88,7 @@ pub const COMMANDS: &[Command] = &[
     command("bitfield_ro", -2, Handler::Read(field::bitfield_ro))
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast])
-        .syntax("key GET/encoding_offset{encoding offset:i}?+")
+        .syntax("key GET/encoding_offset{encoding offset:i}?++")
         .about(
             GROUP,
             "6.0.0",

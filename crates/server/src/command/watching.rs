@@ -113,7 +113,7 @@ const LATENCY: &[Command] = &[
             "response_policy:special",
         ])
         .usage("[COMMAND ...]")
-        .syntax("COMMAND?+")
+        .syntax("command?+")
         .about(
             GROUP,
             "7.0.0",
