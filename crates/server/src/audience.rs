@@ -41,7 +41,7 @@ impl Observer for Audience {
                     server.pubsub.tell(name, database, &key, classes, limits);
                 }
                 Effect::Outdated { key, by } => outdated.add(key, by),
-                Effect::AllOutdated { .. } => outdated.add_all(),
+                Effect::AllOutdated => outdated.add_all(),
             }
         }
         outdated.tell(&server);

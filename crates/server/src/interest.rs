@@ -79,7 +79,7 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec
             }
         }
         if server.tracking.is_on() {
-            txn.add_effect(Effect::AllOutdated { by });
+            txn.add_effect(Effect::AllOutdated);
         }
     }
     changed

@@ -28,7 +28,7 @@ pub enum Effect {
         by: Option<u64>,
     },
     /// What clients keep of anything is.
-    AllOutdated { by: Option<u64> },
+    AllOutdated,
 }
 
 /// The classes of events that can be asked for, by Redis' letters.

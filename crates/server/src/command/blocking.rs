@@ -84,7 +84,7 @@ const fn pops(kind: Type, attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
         kind,
         attempt,
-        sources: |args| &args.rest(1)[..args.len() - 2],
+        sources: all_but_timeout,
         timeout_at: TimeoutAt::Last,
         answers_null: false,
     })
@@ -198,6 +198,11 @@ pub const COMMANDS: &[Command] = &[
         ),
 ];
 
+/// The keys of a command that ends with its timeout.
+fn all_but_timeout<'a>(args: &Args<'a>) -> &'a [&'a [u8]] {
+    &args.rest(1)[..args.len() - 2]
+}
+
 /// The keys to look at: those that are given, or the one alone.
 fn looked_at<'a>(
     sources: &'a [&'a [u8]],
@@ -221,9 +226,8 @@ fn pop_element(
     only: Option<&[u8]>,
     end: End,
 ) -> Result<Option<Reply>> {
-    let (timeout, sources) = (args[args.len() - 1], &args.rest(1)[..args.len() - 2]);
-    parse_timeout(timeout)?;
-    for name in looked_at(sources, only) {
+    parse_timeout(args[args.len() - 1])?;
+    for name in looked_at(all_but_timeout(args), only) {
         if let Some(element) = list::pop_one(txn, name, end)? {
             return Ok(Some(Reply::Array(vec![Reply::bulk(name), element])));
         }
@@ -270,9 +274,8 @@ fn pop_member(
     only: Option<&[u8]>,
     direction: Direction,
 ) -> Result<Option<Reply>> {
-    let (timeout, sources) = (args[args.len() - 1], &args.rest(1)[..args.len() - 2]);
-    parse_timeout(timeout)?;
-    for name in looked_at(sources, only) {
+    parse_timeout(args[args.len() - 1])?;
+    for name in looked_at(all_but_timeout(args), only) {
         if let Some([member, score]) = zset::pop_one(txn, name, direction)? {
             return Ok(Some(Reply::Array(vec![Reply::bulk(name), member, score])));
         }

@@ -395,7 +395,6 @@ fn unpause(session: &mut Session, _: &Args) -> Result<Reply> {
     Ok(Reply::Ok)
 }
 
-/// No command blocks, so there is nobody to be unblocked.
 fn unblock(session: &mut Session, args: &Args) -> Result<Reply> {
     let with_error = match args.rest(3) {
         [] => false,
