@@ -1,8 +1,6 @@
 """Drives a server through RQ: some hundred jobs and several workers.
 
 Usage: python rq_checks.py HOST:PORT
-
-It runs with two versions of RQ: since 1.12 a job's results are entries of a stream.
 """
 
 import os
@@ -20,7 +18,6 @@ from rq import Queue, Retry  # noqa: E402
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, ScheduledJobRegistry  # noqa: E402
 
 WAIT = 30
-RESULTS_ARE_STREAMS = tuple(map(int, rq.VERSION.split(".")[:2])) >= (1, 12)
 
 
 def queue(name="default"):
@@ -39,7 +36,7 @@ def work_off(workers=1, *args):
 
 
 def result_of(job):
-    return job.return_value() if RESULTS_ARE_STREAMS else job.result
+    return job.return_value()
 
 
 def awaited(job):
@@ -145,4 +142,4 @@ def a_worker_waits_for_jobs_and_is_told_to_stop_one(r):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    main(seconds=150, needs=["xadd", "xrevrange"] if RESULTS_ARE_STREAMS else [])
+    main(seconds=150)

@@ -56,8 +56,8 @@ pub enum DecodeError {
     #[error("metadata value: flags say that the elements of a {kind} are counted")]
     CountedOther { kind: &'static str },
 
-    #[error("metadata value: this format has no layout for the body of a {kind}")]
-    NoBodyLayout { kind: &'static str },
+    #[error("stream sub-key: unknown tag {tag:#04x}")]
+    UnknownStreamRow { tag: u8 },
 
     #[error("system key: unknown tag {tag:#04x}")]
     UnknownTag { tag: u8 },

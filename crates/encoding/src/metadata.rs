@@ -9,6 +9,7 @@
 //!     chunked string   version u64 | length u64
 //!     hash, set, zset  version u64 | size u64
 //!     list             version u64 | size u64 | head u64 | tail u64
+//!     stream           see `stream`
 //!
 //!   flags              7 | 6 | 5 | 4 | 3 2 1 0
 //!                      │   │   │   │   └ type: the code of `Type`
@@ -28,6 +29,7 @@ mod flags;
 
 use crate::DecodeError;
 use crate::reader::Reader;
+use crate::stream;
 use flags::Flags;
 
 const LAYOUT: &str = "metadata value";
@@ -103,6 +105,12 @@ pub enum Body<'a> {
         head: u64,
         tail: u64,
     },
+    /// [`stream::Head`] is all of it together.
+    Stream {
+        version: u64,
+        size: u64,
+        rest: &'a stream::HeadRest,
+    },
 }
 
 impl<'a> Metadata<'a> {
@@ -111,6 +119,7 @@ impl<'a> Metadata<'a> {
             Body::Inline(_) | Body::Chunked { .. } => Type::String,
             Body::Collection { kind, .. } => kind.into(),
             Body::List { .. } => Type::List,
+            Body::Stream { .. } => Type::Stream,
         }
     }
 
@@ -120,7 +129,8 @@ impl<'a> Metadata<'a> {
             Body::Inline(_) => None,
             Body::Chunked { version, .. }
             | Body::Collection { version, .. }
-            | Body::List { version, .. } => Some(version),
+            | Body::List { version, .. }
+            | Body::Stream { version, .. } => Some(version),
         }
     }
 
@@ -150,6 +160,14 @@ impl<'a> Metadata<'a> {
                 head,
                 tail,
             } => put_u64s(out, [version, size, head, tail]),
+            Body::Stream {
+                version,
+                size,
+                rest,
+            } => {
+                put_u64s(out, [version, size]);
+                out.extend_from_slice(rest);
+            }
         }
     }
 
@@ -182,6 +200,7 @@ impl<'a> Metadata<'a> {
             Body::Inline(value) => value.len(),
             Body::Chunked { .. } | Body::Collection { .. } => 16,
             Body::List { .. } => 32,
+            Body::Stream { rest, .. } => 16 + rest.len(),
         };
         1 + 8 + body
     }
@@ -205,11 +224,11 @@ impl<'a> Body<'a> {
                 head: reader.u64("head")?,
                 tail: reader.u64("tail")?,
             },
-            Type::Stream => {
-                return Err(DecodeError::NoBodyLayout {
-                    kind: flags.kind.name(),
-                });
-            }
+            Type::Stream => Body::Stream {
+                version: reader.u64("version")?,
+                size: reader.u64("size")?,
+                rest: reader.chunk("stream")?,
+            },
         };
         reader.finish()?;
         Ok(body)

@@ -50,11 +50,19 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+        self.chunk(field).copied()
+    }
+
+    #[inline]
+    pub fn chunk<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<&'a [u8; N], DecodeError> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.truncated(field, N));
         };
         self.rest = rest;
-        Ok(*taken)
+        Ok(taken)
     }
 
     #[inline]

@@ -24,6 +24,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::stream::{self, Id};
 use cairn_encoding::system::{self, SystemKey, SystemKind};
 use parking_lot::Mutex;
 use rust_rocksdb::CompactionDecision;
@@ -39,12 +40,13 @@ use crate::family::Family;
 #[derive(Default, Debug)]
 pub struct FilterCounters {
     pub dead_versions: AtomicU64,
-    pub list_gaps: AtomicU64,
+    /// Elements that were popped from lists, and entries that were trimmed from streams.
+    pub cut_off: AtomicU64,
     pub expired_metadata: AtomicU64,
     pub dead_databases: AtomicU64,
     /// Keys and values of all these, before compression.
     pub dropped_bytes: AtomicU64,
-    /// Those of dead versions and list gaps among them.
+    /// Those of dead versions and of what was cut off among them.
     pub orphaned_bytes: AtomicU64,
 }
 
@@ -143,6 +145,7 @@ enum Liveness {
     None,
     Version(u64),
     List { version: u64, head: u64, tail: u64 },
+    Stream { version: u64, floor: Id },
 }
 
 impl Knowledge {
@@ -200,6 +203,14 @@ impl Knowledge {
                     head,
                     tail,
                 },
+                Body::Stream {
+                    version,
+                    size,
+                    rest,
+                } => Liveness::Stream {
+                    version,
+                    floor: stream::Head::of(version, size, rest)?.floor,
+                },
             },
         };
         self.last = Some((metadata_key.to_vec(), liveness));
@@ -218,7 +229,7 @@ pub(crate) struct Filter {
 enum Verdict {
     Keep,
     DeadVersion,
-    ListGap,
+    CutOff,
     Expired,
     DeadDatabase,
 }
@@ -284,7 +295,17 @@ fn judge_version(
         } if live == version => {
             let index = sub.and_then(|sub| sub.try_into().ok().map(u64::from_be_bytes));
             match index {
-                Some(index) if index < head || index >= tail => Ok(Verdict::ListGap),
+                Some(index) if index < head || index >= tail => Ok(Verdict::CutOff),
+                _ => Ok(Verdict::Keep),
+            }
+        }
+        Liveness::Stream {
+            version: live,
+            floor,
+        } if live == version => {
+            let is_below = |sub| stream::is_entry(sub) && sub < &stream::entry_sub(floor)[..];
+            match sub {
+                Some(sub) if is_below(sub) => Ok(Verdict::CutOff),
                 _ => Ok(Verdict::Keep),
             }
         }
@@ -301,13 +322,13 @@ impl CompactionFilter for Filter {
         let verdict = self.judge(key, value).unwrap_or(Verdict::Keep);
         let counters = self.gate.counters();
         let bytes = (key.len() + value.len()) as u64;
-        if matches!(verdict, Verdict::DeadVersion | Verdict::ListGap) {
+        if matches!(verdict, Verdict::DeadVersion | Verdict::CutOff) {
             counters.orphaned_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         let counter = match verdict {
             Verdict::Keep => return CompactionDecision::Keep,
             Verdict::DeadVersion => &counters.dead_versions,
-            Verdict::ListGap => &counters.list_gaps,
+            Verdict::CutOff => &counters.cut_off,
             Verdict::Expired => &counters.expired_metadata,
             Verdict::DeadDatabase => &counters.dead_databases,
         };

@@ -244,14 +244,22 @@ impl Blocked {
         here.cloned().collect()
     }
 
-    /// The next who waits for an element of this type, after those that were passed over.
-    fn next(&self, key: &Changed, kind: Type, after: &mut Option<u64>) -> Option<Arc<Waiter>> {
+    /// The next who waits for an element of this type, or cannot do without, after those that were passed over.
+    fn next(
+        &self,
+        key: &Changed,
+        kind: Option<Type>,
+        after: &mut Option<u64>,
+    ) -> Option<Arc<Waiter>> {
         let waiting = self.waiting.lock();
         let here = waiting.get(key)?;
         let from = after.map_or(0, |after| after + 1);
         for (order, waiter) in here.range(from..) {
             *after = Some(*order);
-            if waiter.blocking.kind == kind && waiter.claim() {
+            let Blocking {
+                kind: wanted, gone, ..
+            } = waiter.blocking;
+            if (kind == Some(wanted) || gone.is_some()) && waiter.claim() {
                 return Some(waiter.clone());
             }
         }
@@ -281,8 +289,7 @@ impl Blocked {
                 let stored = Key::new(txn.index_of(key.0), &key.1);
                 let found = txn.uncounted(|txn| Ok(txn.peek(&stored)?.map(|found| found.kind())));
                 let kind = match found {
-                    Ok(Some(kind)) => kind,
-                    Ok(None) => break,
+                    Ok(kind) => kind,
                     Err(error) => {
                         let error: Error = error;
                         tracing::error!("those who wait for a key could not be served: {error}");
@@ -292,7 +299,13 @@ impl Blocked {
                 let Some(waiter) = self.next(&key, kind, &mut after) else {
                     break;
                 };
-                if let Some(reply) = waiter.serve(txn, held, &key.1) {
+                let reply = match waiter.blocking.gone {
+                    Some(gone) if kind != Some(waiter.blocking.kind) => {
+                        Some(format!("-{gone}\r\n").into_bytes())
+                    }
+                    _ => waiter.serve(txn, held, &key.1),
+                };
+                if let Some(reply) = reply {
                     served.push(Served { waiter, reply });
                     ready.extend(note_changes(server, txn, None));
                 }

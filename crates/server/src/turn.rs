@@ -23,7 +23,7 @@ use cairn_store::{
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
-use crate::command::{Args, Blocking, Command, Handler};
+use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
 use crate::script::functions::View;
 use crate::server::Server;
@@ -123,8 +123,13 @@ impl Call<'_> {
         } else {
             Mode::Shared
         };
+        // XREADGROUP says that it reads its keys, because it does not change what others see of them.
+        let weakest = match self.command.handler {
+            Handler::Blocking(_) => strongest,
+            _ => Mode::Shared,
+        };
         self.command.keys.visit(&self.args, |key, access| {
-            request.add(key, access.mode().min(strongest));
+            request.add(key, access.mode().clamp(weakest, strongest));
         });
         request
     }
@@ -158,6 +163,16 @@ impl Worker {
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
         self.turn.borrow().txn.expect_calls(database, named);
+    }
+
+    /// The arguments to wait with, where they speak of this moment.
+    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Option<OwnedArgs> {
+        let fixed = blocking.fixed?;
+        let mut turn = self.turn.borrow_mut();
+        turn.txn.mark(call.database);
+        turn.txn.sample_time();
+        // What cannot be understood is refused when the command runs.
+        turn.txn.uncounted(|txn| fixed(txn, &call.args)).ok()?
     }
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has

@@ -24,6 +24,7 @@ mod counts;
 mod cursor;
 mod fault;
 mod log;
+mod stream;
 mod summary;
 
 pub use fault::{Fault, Place, Violation};

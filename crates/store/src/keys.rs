@@ -1,7 +1,8 @@
 //! What can be done to a key whatever it holds: delete, expire, rename, copy, move.
 
 use cairn_encoding::metadata::{Body, Metadata};
-use cairn_engine::{Direction, Family};
+use cairn_encoding::stream::{Id, entry_sub};
+use cairn_engine::{Direction, EngineError, Family};
 
 use crate::error::Result;
 use crate::fresh::Fresh;
@@ -36,22 +37,25 @@ pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
         expire_ms: before,
         is_legacy,
     } = found.stamp();
-    let value = found.inline().to_vec();
-    drop(found);
     if is_legacy {
+        let value = found.inline().to_vec();
+        drop(found);
         return string::put(txn, &key, &value, Expiry::At(at_ms));
     }
+    let beside = found.beside_shape()?.to_vec();
+    drop(found);
     let metadata = Metadata {
         expire_ms: at_ms,
-        body: body(shape, &value),
+        body: body(shape, &beside)?,
     };
     txn.put_metadata(&key, &metadata, before);
     Ok(())
 }
 
-fn body(shape: Shape, inline: &[u8]) -> Body<'_> {
-    match shape {
-        Shape::Inline { .. } => Body::Inline(inline),
+/// Metadata as it was, from its shape and what it said beside it.
+fn body(shape: Shape, beside: &[u8]) -> Result<Body<'_>> {
+    Ok(match shape {
+        Shape::Inline { .. } => Body::Inline(beside),
         Shape::Chunked { version, length } => Body::Chunked { version, length },
         Shape::Collection {
             kind,
@@ -75,7 +79,14 @@ fn body(shape: Shape, inline: &[u8]) -> Body<'_> {
             head,
             tail,
         },
-    }
+        Shape::Stream { version, size } => Body::Stream {
+            version,
+            size,
+            rest: beside
+                .try_into()
+                .map_err(|_| EngineError::Corrupt("the metadata of a stream is cut off".into()))?,
+        },
+    })
 }
 
 /// Copies the key over another one, in any database, expiry included; what that held is replaced. False
@@ -90,12 +101,15 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
         expire_ms,
         is_legacy,
     } = found.stamp();
-    let value = found.inline().to_vec();
-    drop(found);
     if is_legacy {
+        let value = found.inline().to_vec();
+        drop(found);
         string::put(txn, to, &value, Expiry::At(expire_ms))?;
         return Ok(true);
     }
+    let floor = found.stream_head()?.map(|head| head.floor);
+    let beside = found.beside_shape()?.to_vec();
+    drop(found);
     let replaced = txn.find_even_expired(to)?.map(|found| found.stamp());
     if let Some(replaced) = replaced {
         txn.remains().add(to, replaced.shape);
@@ -104,10 +118,10 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
     let before = replaced
         .filter(|replaced| !replaced.is_legacy)
         .map_or(0, |replaced| replaced.expire_ms);
-    let shape = copy_rows(txn, from, to, shape)?;
+    let shape = copy_rows(txn, from, to, shape, floor)?;
     let metadata = Metadata {
         expire_ms,
-        body: body(shape, &value),
+        body: body(shape, &beside)?,
     };
     txn.put_metadata(to, &metadata, before);
     // What was there before counts as deleted.
@@ -125,11 +139,19 @@ pub fn rename(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
     Ok(true)
 }
 
-/// Copies the rows under a new version of the other key, and returns the shape with that version.
-fn copy_rows(txn: &mut WriteTxn, from: &Key, to: &Key, mut shape: Shape) -> Result<Shape> {
+/// Copies the rows under a new version of the other key, and returns the shape with that version. The entries of a
+/// stream begin at its `floor`.
+fn copy_rows(
+    txn: &mut WriteTxn,
+    from: &Key,
+    to: &Key,
+    mut shape: Shape,
+    floor: Option<Id>,
+) -> Result<Shape> {
     let (Shape::Chunked { version, .. }
     | Shape::Collection { version, .. }
-    | Shape::List { version, .. }) = &mut shape
+    | Shape::List { version, .. }
+    | Shape::Stream { version, .. }) = &mut shape
     else {
         return Ok(shape);
     };
@@ -141,6 +163,10 @@ fn copy_rows(txn: &mut WriteTxn, from: &Key, to: &Key, mut shape: Shape) -> Resu
         // Rows outside have been popped.
         lower = from.data(old, &head.to_be_bytes());
         upper = from.data(old, &tail.to_be_bytes());
+    }
+    if let Some(floor) = floor {
+        // Entries below have been trimmed. All other rows lie above.
+        lower = from.data(old, &entry_sub(floor));
     }
     // Counts are copied with what they count.
     let mut fresh = Fresh::new(to, new);

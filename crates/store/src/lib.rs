@@ -35,6 +35,7 @@ mod reclaimer;
 mod remains;
 pub mod set;
 mod store;
+pub mod stream;
 pub mod string;
 #[cfg(test)]
 mod testing;
@@ -61,6 +62,7 @@ pub use ranks::{Jumps, RankOptions};
 pub use reclaimer::{Orphans, Reclaimer};
 pub use set::Set;
 pub use store::{Begun, Committing, Store, StoreOptions};
+pub use stream::Stream;
 pub use string::{Chunks, Expiry, Str};
 pub use txn::{Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, WriteTxn};
 pub use zset::Zset;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use cairn_encoding::chunk::index_sub;
 use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::stream::{self, Id};
 use cairn_encoding::system::{SystemKey, SystemKind};
 use cairn_engine::{Family, LOCAL_REGION, Rows};
 use parking_lot::{Mutex, MutexGuard};
@@ -133,7 +134,12 @@ struct DeadRange {
 enum Living {
     None,
     All,
-    Indexes { head: u64, tail: u64 },
+    Indexes {
+        head: u64,
+        tail: u64,
+    },
+    /// The entries of a stream from this one on, and whatever is no entry.
+    From(Id),
 }
 
 impl Store {
@@ -385,6 +391,11 @@ impl Store {
                 tail,
                 ..
             } if live == version => Living::Indexes { head, tail },
+            Body::Stream {
+                version: live,
+                size,
+                rest,
+            } if live == version => Living::From(stream::Head::of(live, size, rest)?.floor),
             Body::Chunked { version: live, .. } | Body::Collection { version: live, .. }
                 if live == version =>
             {
@@ -415,6 +426,11 @@ fn dead_bounds(metadata_key: &[u8], version: u64, living: Living) -> Vec<(Vec<u8
                 bound
             });
             vec![(lower, first), (end, upper)]
+        }
+        Living::From(floor) => {
+            let mut first = Vec::new();
+            row::append_data(&mut first, metadata_key, version, &stream::entry_sub(floor));
+            vec![(lower, first)]
         }
     }
 }

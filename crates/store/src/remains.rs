@@ -75,7 +75,9 @@ impl Remains {
                 };
                 (version, rows, rows * ELEMENT_BYTES)
             }
-            Shape::List { version, size, .. } => (version, size, size * ELEMENT_BYTES),
+            Shape::List { version, size, .. } | Shape::Stream { version, size } => {
+                (version, size, size * ELEMENT_BYTES)
+            }
         };
         let dead = Orphans {
             versions: 1,
@@ -92,7 +94,7 @@ impl Remains {
         }
     }
 
-    /// So many elements of a list that goes on have been cut off, and so many are left: to be written anew, perhaps. So
+    /// So many elements of a list, or entries of a stream, that goes on have been cut off, and so many are left: to be written anew, perhaps. So
     /// only if they are less it is worth not to wait for others that are cut off.
     #[inline]
     pub(crate) fn add_cut(&mut self, key: &Key, version: u64, rows: u64, left: u64) {
@@ -194,7 +196,7 @@ impl Ledger {
     pub(crate) fn read(&self, filters: &FilterCounters) -> Reading {
         let (rows, bytes) = self.dropped.get();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let filtered = count(&filters.dead_versions) + count(&filters.list_gaps);
+        let filtered = count(&filters.dead_versions) + count(&filters.cut_off);
         Reading {
             noted: self.noted.get(),
             removed: (rows + filtered, bytes + count(&filters.orphaned_bytes)),

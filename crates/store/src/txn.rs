@@ -15,6 +15,7 @@ use std::sync::Arc;
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::stream;
 use cairn_engine::{Batch, Direction, Family, Rows, Value};
 
 use crate::effects::{Effect, EventClass};
@@ -96,6 +97,10 @@ pub enum Shape {
         head: u64,
         tail: u64,
     },
+    Stream {
+        version: u64,
+        size: u64,
+    },
 }
 
 /// A key that exists and has not expired.
@@ -115,6 +120,7 @@ impl Found<'_> {
             Shape::Inline { .. } | Shape::Chunked { .. } => Type::String,
             Shape::Collection { kind, .. } => kind.into(),
             Shape::List { .. } => Type::List,
+            Shape::Stream { .. } => Type::Stream,
         }
     }
 
@@ -125,6 +131,26 @@ impl Found<'_> {
             Shape::Inline { at } => &self.row[at..],
             _ => &[],
         }
+    }
+
+    /// What the metadata says of a stream; none if it is something else.
+    pub(crate) fn stream_head(&self) -> Result<Option<stream::Head>> {
+        match Metadata::decode(&self.row)?.body {
+            Body::Stream {
+                version,
+                size,
+                rest,
+            } => Ok(Some(stream::Head::of(version, size, rest)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the metadata says beside its shape: the value of an inline string, the rest of a stream's.
+    pub(crate) fn beside_shape(&self) -> Result<&[u8]> {
+        Ok(match Metadata::decode(&self.row)?.body {
+            Body::Stream { rest, .. } => rest,
+            _ => self.inline(),
+        })
     }
 
     /// The same, to be kept.
@@ -141,7 +167,8 @@ impl Found<'_> {
             Shape::Inline { .. } => None,
             Shape::Chunked { version, .. }
             | Shape::Collection { version, .. }
-            | Shape::List { version, .. } => Some(version),
+            | Shape::List { version, .. }
+            | Shape::Stream { version, .. } => Some(version),
         }
     }
 
@@ -184,6 +211,7 @@ impl Found<'_> {
                 head,
                 tail,
             },
+            Body::Stream { version, size, .. } => Shape::Stream { version, size },
         };
         Ok(Found {
             shape,

@@ -115,14 +115,36 @@ fn every_truncation_and_every_extension_of_a_fixed_body_is_an_error() {
 }
 
 #[test]
-fn a_stream_is_known_by_its_type_but_has_no_body_here() {
-    let value = [&[0x86][..], &EXPIRE_MS.to_be_bytes(), &[0; 16]].concat();
-    assert_eq!(type_of(&value), Ok(Type::Stream));
-    assert_eq!(expire_of(&value), Ok(EXPIRE_MS));
-    assert_eq!(
-        Metadata::decode(&value),
-        Err(DecodeError::NoBodyLayout { kind: "stream" })
+fn golden_bytes_of_a_stream() {
+    let head = stream::Head {
+        version: 0x2a,
+        size: 3,
+        added: 5,
+        groups: 1,
+        floor: stream::Id::new(0x11, 1),
+        last: stream::Id::new(0x13, 0),
+        deleted: stream::Id::new(0x12, 2),
+    };
+    let metadata = Metadata {
+        expire_ms: EXPIRE_MS,
+        body: Body::Stream {
+            version: head.version,
+            size: head.size,
+            rest: &head.rest(),
+        },
+    };
+    let value = metadata.encode();
+    assert_bytes(
+        &value,
+        "86 0102030405060708 000000000000002a 0000000000000003 0000000000000005 0000000000000001 \
+         0000000000000011 0000000000000001 0000000000000013 0000000000000000 \
+         0000000000000012 0000000000000002",
     );
+    assert_eq!(value.capacity(), value.len());
+    assert_eq!(Metadata::decode(&value), Ok(metadata));
+    assert_eq!(stream::Head::of(0x2a, 3, &head.rest()), Ok(head));
+    assert!(Metadata::decode(&value[..value.len() - 1]).is_err());
+    assert!(Metadata::decode(&[&value[..], b"x"].concat()).is_err());
 }
 
 #[test]

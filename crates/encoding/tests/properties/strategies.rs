@@ -172,6 +172,11 @@ fn fixed_body() -> impl Strategy<Value = Body<'static>> {
                 tail,
             }
         }),
+        (number(), number()).prop_map(|(version, size)| Body::Stream {
+            version,
+            size,
+            rest: b"any bytes are numbers, and these sixty-four of them are such too",
+        }),
     ]
 }
 

@@ -244,7 +244,7 @@ fn counters(engine: &Engine) -> [u64; 5] {
     let counters = engine.filter_counters();
     [
         &counters.dead_versions,
-        &counters.list_gaps,
+        &counters.cut_off,
         &counters.expired_metadata,
         &counters.dead_databases,
         &counters.dropped_bytes,

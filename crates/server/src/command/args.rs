@@ -49,8 +49,16 @@ impl OwnedArgs {
     }
 
     pub fn with<T>(&self, f: impl FnOnce(&Args<'_>) -> T) -> T {
-        let words: Vec<&[u8]> = self.0.iter().map(Vec::as_slice).collect();
-        f(&Args::new(&words))
+        f(&Args::new(&self.words()))
+    }
+
+    pub fn words(&self) -> Vec<&[u8]> {
+        self.0.iter().map(Vec::as_slice).collect()
+    }
+
+    /// The same with another word in one place.
+    pub fn replace(&mut self, at: usize, word: Vec<u8>) {
+        self.0[at] = word;
     }
 }
 

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use cairn_resp::{Reply, number};
-use cairn_store::{Direction, End, Error, Result, Type, WriteTxn};
+use cairn_store::{Direction, End, Error, ReadTxn, Result, Type, WriteTxn};
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys, NoScript};
-use super::keys::{Access, KeySpec, Keys, Place};
-use super::{Args, Command, Handler, command, list, zset};
+use super::keys::{Access, KeySpec, Keys, Place, behind};
+use super::{Args, Command, Handler, OwnedArgs, command, list, stream, zset};
 
 type Attempt = fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>;
+
+/// Makes other arguments of a command's, if they depend on the moment.
+type Fix = fn(&ReadTxn, &Args) -> Result<Option<OwnedArgs>>;
 
 /// How a command waits.
 #[derive(Clone, Copy)]
@@ -21,24 +24,37 @@ pub struct Blocking {
     /// The keys it waits for.
     pub sources: for<'a> fn(&Args<'a>) -> &'a [&'a [u8]],
     /// Which argument says for how long.
-    timeout_at: TimeoutAt,
+    pub(super) timeout_at: TimeoutAt,
     /// What it answers inside a transaction, where it cannot wait.
-    answers_null: bool,
+    pub(super) answers_null: bool,
+    /// The arguments to wait with, where they speak of the moment at which it is called.
+    pub fixed: Option<Fix>,
+    /// What it is told if a key that it waits for goes, or becomes something else.
+    pub gone: Option<&'static str>,
 }
 
 #[derive(Clone, Copy)]
-enum TimeoutAt {
+pub(super) enum TimeoutAt {
     First,
     Last,
+    /// Behind BLOCK, in milliseconds.
+    Option,
 }
 
 impl Blocking {
     /// For how long to wait; none: for ever.
     pub fn timeout(&self, args: &Args) -> Result<Option<Duration>> {
-        parse_timeout(match self.timeout_at {
-            TimeoutAt::First => args[1],
-            TimeoutAt::Last => args[args.len() - 1],
-        })
+        match self.timeout_at {
+            TimeoutAt::First => parse_timeout(args[1]),
+            TimeoutAt::Last => parse_timeout(args[args.len() - 1]),
+            TimeoutAt::Option => Ok(stream::block_option(args)?.flatten()),
+        }
+    }
+
+    /// Whether it waits because an option says so.
+    pub fn is_told_to_wait(&self, args: &Args) -> bool {
+        matches!(self.timeout_at, TimeoutAt::Option)
+            && matches!(stream::block_option(args), Ok(Some(_)))
     }
 
     pub fn nothing(&self) -> Reply {
@@ -80,30 +96,45 @@ const MOVES_BETWEEN_KEYS: Keys = Keys(&[
     KeySpec::at(2, Access::INSERT),
 ]);
 
-const fn pops(kind: Type, attempt: Attempt) -> Handler {
-    Handler::Blocking(Blocking {
+/// What most have in common.
+const fn waits(kind: Type, attempt: Attempt) -> Blocking {
+    Blocking {
         kind,
         attempt,
         sources: all_but_timeout,
         timeout_at: TimeoutAt::Last,
         answers_null: false,
-    })
+        fixed: None,
+        gone: None,
+    }
+}
+
+const fn pops(kind: Type, attempt: Attempt) -> Handler {
+    Handler::Blocking(waits(kind, attempt))
 }
 
 const fn moves(attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
-        kind: Type::List,
-        attempt,
         sources: |args| &args.rest(1)[..1],
-        timeout_at: TimeoutAt::Last,
         answers_null: true,
+        ..waits(Type::List, attempt)
     })
+}
+
+/// For commands on streams, which wait if BLOCK is among their options.
+pub(super) const fn reads(attempt: Attempt) -> Blocking {
+    Blocking {
+        sources: |args| {
+            let behind = behind(args, "streams", 1).unwrap_or_default();
+            &behind[..behind.len() / 2]
+        },
+        timeout_at: TimeoutAt::Option,
+        ..waits(Type::Stream, attempt)
+    }
 }
 
 const fn pops_several(kind: Type, attempt: Attempt) -> Handler {
     Handler::Blocking(Blocking {
-        kind,
-        attempt,
         // Who waits has been understood, so there is a number, and not a larger one than there are keys.
         sources: |args| {
             let count = args.int(2).map_or(0, |count| count.max(0) as usize);
@@ -111,7 +142,7 @@ const fn pops_several(kind: Type, attempt: Attempt) -> Handler {
             &keys[..count.min(keys.len())]
         },
         timeout_at: TimeoutAt::First,
-        answers_null: false,
+        ..waits(kind, attempt)
     })
 }
 

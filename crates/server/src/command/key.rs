@@ -9,8 +9,8 @@ use cairn_store::{
 use super::args::{self, Args};
 use super::flags::Flag::{Dangerous, DenyOom, Fast, Keyspace};
 use super::keys::{Access, KeySpec, Keys, Place, Purpose};
+use super::piecewise::ROWS_PER_PIECE;
 use super::scan;
-use super::stream::ROWS_PER_PIECE;
 use super::{Command, Handler, command};
 use super::{events, expire};
 

@@ -2,7 +2,7 @@
 
 use cairn_store::Mode;
 
-use super::args::Args;
+use super::args::{Args, is};
 
 /// What a command does to a key, by Redis' names: one of the first four, and a purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,8 @@ pub enum Place {
     },
     /// Argument `count_at` says how many keys follow it.
     Counted { count_at: usize },
+    /// The first half of what follows a word, which is looked for from argument `from` on.
+    HalfBehind { word: &'static str, from: usize },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,9 +141,21 @@ impl Keys {
                         visit(args[position], spec.access);
                     }
                 }
+                Place::HalfBehind { word, from } => {
+                    let behind = behind(args, word, from).unwrap_or_default();
+                    for name in &behind[..behind.len() / 2] {
+                        visit(name, spec.access);
+                    }
+                }
             }
         }
     }
+}
+
+/// What follows a word, which is looked for from an argument on.
+pub fn behind<'a>(args: &Args<'a>, word: &str, from: usize) -> Option<&'a [&'a [u8]]> {
+    let at = args.rest(from).iter().position(|arg| is(arg, word))?;
+    Some(args.rest(from + at + 1))
 }
 
 /// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will

@@ -20,6 +20,7 @@ mod introspection;
 mod key;
 mod keys;
 mod list;
+mod piecewise;
 mod pubsub;
 mod random;
 mod rows;
@@ -201,6 +202,9 @@ impl Command {
         match self.handler {
             Handler::Point(_) | Handler::Read(_) => self.flags.with(&[Flag::ReadOnly]),
             Handler::Write(_) | Handler::Exclusive(_) => self.flags.with(&[Flag::Write]),
+            Handler::Blocking(_) if self.flags.has(Flag::ReadOnly) => {
+                self.flags.with(&[Flag::Blocking])
+            }
             Handler::Blocking(_) => self.flags.with(&[Flag::Write, Flag::Blocking]),
             Handler::Effect(_)
             | Handler::Unit(_)
@@ -231,7 +235,8 @@ impl Command {
 
     pub fn is_write(&self) -> bool {
         match self.handler {
-            Handler::Write(_) | Handler::Exclusive(_) | Handler::Blocking(_) => true,
+            Handler::Write(_) | Handler::Exclusive(_) => true,
+            Handler::Blocking(_) => !self.flags.has(Flag::ReadOnly),
             Handler::Unit(_) => self.flags.has(Flag::Write),
             _ => false,
         }
@@ -283,6 +288,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         blocking::COMMANDS,
         set::COMMANDS,
         zset::COMMANDS,
+        stream::COMMANDS,
         key::COMMANDS,
         scan::COMMANDS,
         transaction::COMMANDS,
@@ -453,6 +459,13 @@ pub fn for_script(args: &Args<'_>) -> Result<&'static Command, (Option<&'static 
         _ => command,
     };
     if command.accepts(args.len()) {
+        if let Handler::Blocking(blocking) = command.handler
+            && blocking.is_told_to_wait(args)
+        {
+            let name = printable(args[0], 128);
+            let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
+            return Err((Some(command), Error::reply(text)));
+        }
         return Ok(command);
     }
     let error = Error::fixed("ERR Wrong number of args calling Redis command from script");

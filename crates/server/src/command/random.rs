@@ -10,8 +10,8 @@ use cairn_store::random::{Draws, Lottery};
 use cairn_store::{Collection, Direction, Error, Jumps, ReadTxn, Result, Rows};
 
 use super::args::{Args, is};
+use super::piecewise::ROWS_PER_PIECE;
 use super::rows::{self, Shape};
-use super::stream::ROWS_PER_PIECE;
 
 /// What follows the key: `[count [WITHVALUES]]`.
 #[derive(Clone, Copy)]

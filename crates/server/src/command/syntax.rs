@@ -56,7 +56,10 @@ impl<'s> Reader<'s> {
         let end = self.rest.find(|sign: char| " |(){}!?+".contains(sign));
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
-        let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_uppercase());
+        let is_word = |text: &str| {
+            let is_part = |byte: u8| byte.is_ascii_uppercase() || b"=~*$".contains(&byte);
+            text.bytes().all(is_part)
+        };
         // Names may have a slash or a colon in them.
         let (token, word) = match word.split_once('/') {
             Some((token, name)) if is_word(token) => (Some(token), name),

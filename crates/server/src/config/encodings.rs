@@ -14,6 +14,7 @@ pub struct Encodings {
     pub intset_entries: AtomicU64,
     pub zset_entries: AtomicU64,
     pub zset_value: AtomicU64,
+    pub stream_entries: AtomicU64,
     /// An LFU policy is selected, under which Redis counts uses instead of idle time.
     pub counts_uses: AtomicBool,
 }
@@ -24,6 +25,7 @@ pub static ENCODINGS: Encodings = Encodings {
     intset_entries: AtomicU64::new(512),
     zset_entries: AtomicU64::new(128),
     zset_value: AtomicU64::new(64),
+    stream_entries: AtomicU64::new(100),
     counts_uses: AtomicBool::new(false),
 };
 
@@ -51,6 +53,11 @@ impl Encodings {
 
     pub fn intset_entries(&self) -> u64 {
         self.intset_entries.load(Ordering::Relaxed)
+    }
+
+    /// How many entries of a stream go together when it is trimmed approximately; zero: all.
+    pub fn stream_entries(&self) -> u64 {
+        self.stream_entries.load(Ordering::Relaxed)
     }
 
     pub fn counts_uses(&self) -> bool {

@@ -225,6 +225,12 @@ pub fn set_zset_value(_: &Live, value: &[u8]) {
         .store(unsigned(value), Ordering::Relaxed);
 }
 
+pub fn set_stream_entries(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .stream_entries
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
 pub fn set_eviction_policy(_: &Live, value: &[u8]) {
     ENCODINGS
         .counts_uses

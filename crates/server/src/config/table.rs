@@ -279,7 +279,7 @@ pub static PARAMETERS: &[Parameter] = &[
     number("replica-priority", 0, INT, "100").alias("slave-priority"),
     number("shutdown-timeout", 0, INT, "10"),
     number("socket-mark-id", 0, u32::MAX as i64, "0").immutable(),
-    number("stream-node-max-entries", 0, LONG, "100"),
+    number("stream-node-max-entries", 0, LONG, "100").applies(live::set_stream_entries),
     number("tcp-backlog", 0, INT, "511").immutable(),
     number("tls-port", 0, PORT, "0"),
     number("tls-session-cache-size", 0, INT, "20480"),

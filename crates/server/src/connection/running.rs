@@ -72,6 +72,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     protocol: self.session.protocol,
                     client: self.session.client.id,
                 };
+                if let Handler::Blocking(blocking) = command.handler
+                    && let Some(fixed) = self.worker.fix(&blocking, &call)
+                {
+                    let words = fixed.words();
+                    let args = Args::new(&words);
+                    return self.run_in_turn(&Call { args, ..call }).await;
+                }
                 self.run_in_turn(&call).await
             }
         }

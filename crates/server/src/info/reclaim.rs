@@ -27,7 +27,7 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
     let filters = store.engine().filter_counters();
     let counters = [
         ("reclaim_filtered_dead_versions", &filters.dead_versions),
-        ("reclaim_filtered_list_gaps", &filters.list_gaps),
+        ("reclaim_filtered_cut_off", &filters.cut_off),
         ("reclaim_filtered_expired_keys", &filters.expired_metadata),
         ("reclaim_filtered_dead_databases", &filters.dead_databases),
         ("reclaim_filtered_bytes", &filters.dropped_bytes),

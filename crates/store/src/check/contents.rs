@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use cairn_encoding::chunk::{decode_chunk_sub, decode_index_sub};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::stream::Head;
 use cairn_encoding::{CHUNK_SIZE, DecodeError, score};
 use cairn_engine::{Engine, Family};
 use rustc_hash::FxHasher;
@@ -16,6 +17,7 @@ use rustc_hash::FxHasher;
 use super::counts::Counts;
 use super::fault::{Fault, Place};
 use super::log::Log;
+use super::stream::StreamRows;
 use crate::error::Result;
 
 /// Members with their scores, regardless of order.
@@ -45,6 +47,7 @@ pub struct Contents<'m> {
     /// The list index that should come next.
     next_index: u64,
     counts: Counts,
+    stream: StreamRows,
 }
 
 impl<'m> Contents<'m> {
@@ -61,6 +64,7 @@ impl<'m> Contents<'m> {
             by_score: Sum::default(),
             next_index,
             counts: Counts::default(),
+            stream: StreamRows::default(),
         }
     }
 
@@ -71,6 +75,7 @@ impl<'m> Contents<'m> {
             Body::Chunked { length, .. } => self.chunk(sub, value, length, log),
             Body::List { head, tail, .. } => self.element(sub, head, tail, log),
             Body::Collection { kind, .. } => self.member(kind, sub, value, log),
+            Body::Stream { .. } => self.stream_row(sub, value, log),
             // An inline string has no version, so no row is one of its live version.
             Body::Inline(_) => Ok(()),
         };
@@ -146,12 +151,35 @@ impl<'m> Contents<'m> {
         let index = decode_index_sub(sub)?;
         if !(head..tail).contains(&index) {
             self.rows -= 1;
-            log.summary.orphans.outside_their_list += 1;
+            log.summary.orphans.cut_off += 1;
             return Ok(());
         }
         self.expect_no_gap(index, log);
         self.next_index = index + 1;
         Ok(())
+    }
+
+    fn stream_row(
+        &mut self,
+        sub: &[u8],
+        value: &[u8],
+        log: &mut Log<'_>,
+    ) -> Result<(), DecodeError> {
+        let Some(head) = self.stream_head()? else {
+            return Ok(());
+        };
+        self.stream.add(&head, sub, value, self.place, log)
+    }
+
+    fn stream_head(&self) -> Result<Option<Head>, DecodeError> {
+        match self.metadata.body {
+            Body::Stream {
+                version,
+                size,
+                rest,
+            } => Head::of(version, size, rest).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn expect_no_gap(&self, to: u64, log: &mut Log<'_>) {
@@ -162,7 +190,7 @@ impl<'m> Contents<'m> {
     }
 
     /// After the last row.
-    pub fn finish(self, engine: &Engine, metadata_key: &[u8], log: &mut Log<'_>) -> Result<()> {
+    pub fn finish(mut self, engine: &Engine, metadata_key: &[u8], log: &mut Log<'_>) -> Result<()> {
         let kind = self.metadata.kind();
         match self.metadata.body {
             Body::Inline(_) | Body::Chunked { .. } => {}
@@ -175,6 +203,11 @@ impl<'m> Contents<'m> {
                 self.expect_no_gap(tail, log);
                 self.expect_some(kind, size, log);
             }
+            Body::Stream { .. } => match self.stream_head() {
+                Ok(Some(head)) => std::mem::take(&mut self.stream).finish(&head, self.place, log),
+                Ok(None) => {}
+                Err(error) => log.fault(self.place, Fault::Metadata(error)),
+            },
             Body::Collection { size, .. } => {
                 let rows = self.rows;
                 if rows != size {

@@ -1,6 +1,7 @@
 //! What can be wrong between rows.
 
 use cairn_encoding::metadata::Type;
+use cairn_encoding::stream::Id;
 use cairn_encoding::{CHUNK_SIZE, DecodeError};
 use cairn_engine::Family;
 
@@ -61,6 +62,56 @@ pub enum Fault {
     ListBounds { size: u64, head: u64, tail: u64 },
     #[error("the list's elements from index {from} up to {to} are missing")]
     ElementsMissing { from: u64, to: u64 },
+    #[error("the stream's first entry is {first}, but its floor is {floor}")]
+    StreamFloor { first: Id, floor: Id },
+    #[error("the stream's entry {id} lies above its last ID, {last}")]
+    EntryAboveLast { id: Id, last: Id },
+    #[error("the metadata of the stream says {groups} groups, but {rows} are there")]
+    Groups { groups: u64, rows: u64 },
+    #[error(
+        "group {} says {told} consumers, but {rows} are there",
+        quoted(group, SHOWN)
+    )]
+    Consumers {
+        group: Vec<u8>,
+        told: u64,
+        rows: u64,
+    },
+    #[error(
+        "group {} says {told} pending entries, but {rows} are there",
+        quoted(group, SHOWN)
+    )]
+    Pending {
+        group: Vec<u8>,
+        told: u64,
+        rows: u64,
+    },
+    #[error(
+        "consumer {} of group {} says {told} pending entries, but {rows} are there",
+        quoted(consumer, SHOWN),
+        quoted(group, SHOWN)
+    )]
+    Owned {
+        group: Vec<u8>,
+        consumer: Vec<u8>,
+        told: u64,
+        rows: u64,
+    },
+    #[error(
+        "group {} has {id} pending below its low ID, {low}",
+        quoted(group, SHOWN)
+    )]
+    PendingBelowLow { group: Vec<u8>, id: Id, low: Id },
+    #[error(
+        "the pending entries of group {} differ from those of its consumers",
+        quoted(group, SHOWN)
+    )]
+    PendingDiffer { group: Vec<u8> },
+    #[error(
+        "rows of group {} are there, but the group is not",
+        quoted(group, SHOWN)
+    )]
+    StrayGroupRows { group: Vec<u8> },
     #[error("chunk {number} ends at {end}, beyond the string's length of {length}")]
     ChunkBeyondEnd { number: u32, end: u64, length: u64 },
     #[error("chunk {number} has {length} bytes, more than {CHUNK_SIZE}")]

@@ -9,8 +9,8 @@ use cairn_engine::Family;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Orphans {
     pub of_dead_versions: u64,
-    /// List rows outside `[head, tail)`.
-    pub outside_their_list: u64,
+    /// List rows outside `[head, tail)`, and entries below the floor of their stream.
+    pub cut_off: u64,
     pub of_flushed_databases: u64,
     /// Strings of the old format whose key has been written since.
     pub superseded: u64,
@@ -18,10 +18,7 @@ pub struct Orphans {
 
 impl Orphans {
     pub fn total(&self) -> u64 {
-        self.of_dead_versions
-            + self.outside_their_list
-            + self.of_flushed_databases
-            + self.superseded
+        self.of_dead_versions + self.cut_off + self.of_flushed_databases + self.superseded
     }
 }
 
@@ -37,7 +34,14 @@ pub struct Summary {
     pub violations: u64,
 }
 
-const KINDS: [Type; 5] = [Type::String, Type::Hash, Type::List, Type::Set, Type::ZSet];
+const KINDS: [Type; 6] = [
+    Type::String,
+    Type::Hash,
+    Type::List,
+    Type::Set,
+    Type::ZSet,
+    Type::Stream,
+];
 
 impl Summary {
     pub fn keys(&self, kind: Type) -> u64 {
@@ -76,7 +80,7 @@ impl fmt::Display for Summary {
         let orphans = listed(
             &mut [
                 ("of dead versions", self.orphans.of_dead_versions),
-                ("outside their list", self.orphans.outside_their_list),
+                ("cut off", self.orphans.cut_off),
                 ("of flushed databases", self.orphans.of_flushed_databases),
                 ("superseded", self.orphans.superseded),
             ]

@@ -3,6 +3,7 @@
 use cairn_encoding::chunk::{decode_chunk_sub, decode_index_sub};
 use cairn_encoding::count as element_count;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
+use cairn_encoding::stream::{self, Fields, Sub};
 use cairn_encoding::{CHUNK_SIZE, LIST_ORIGIN, score};
 
 use super::page::{LONG, SHORT};
@@ -16,6 +17,7 @@ pub fn data_layout(body: Option<&Body<'_>>) -> &'static str {
     match body {
         Some(Body::Chunked { .. }) => "chunk → bytes",
         Some(Body::List { .. }) => "index → element",
+        Some(Body::Stream { .. }) => "kind | id or names → by kind",
         Some(Body::Collection { kind, .. }) => match kind {
             CollectionKind::Hash => "field → value",
             CollectionKind::Set => "member → (empty)",
@@ -35,6 +37,7 @@ pub fn data(body: Option<&Body<'_>>, sub: &[u8], value: &[u8]) -> Vec<String> {
             kind: CollectionKind::ZSet,
             ..
         }) => member(sub, value),
+        Some(Body::Stream { .. }) => stream_row(sub, value),
         _ => None,
     };
     described.unwrap_or_else(|| vec![short(sub), ARROW.into(), long(value)])
@@ -72,6 +75,52 @@ fn member(sub: &[u8], value: &[u8]) -> Option<Vec<String>> {
         text::hex(value, SHORT),
         text::number(score),
     ])
+}
+
+fn stream_row(sub: &[u8], value: &[u8]) -> Option<Vec<String>> {
+    let (kind, name, meaning) = match Sub::decode(sub).ok()? {
+        Sub::Entry(id) => {
+            let fields: Result<Vec<&[u8]>, _> = Fields::of(value).collect();
+            let fields: Vec<String> = fields.ok()?.into_iter().map(short).collect();
+            ("entry", id.to_string(), fields.join(" "))
+        }
+        Sub::Group(name) => {
+            let group = stream::Group::decode(value).ok()?;
+            let meaning = format!(
+                "last {}, consumers {}, pending {} from {} on",
+                group.last, group.consumers, group.pending, group.low
+            );
+            ("group", short(name), meaning)
+        }
+        Sub::Consumer { group, consumer } => {
+            let facts = stream::Consumer::decode(value).ok()?;
+            let seen = text::date_of_millis(facts.seen_ms);
+            let names = format!("{} of {}", short(consumer), short(group));
+            (
+                "consumer",
+                names,
+                format!("seen {seen}, pending {}", facts.pending),
+            )
+        }
+        Sub::Pending { group, id } => {
+            let facts = stream::Pending::decode(value).ok()?;
+            let (when, who) = (
+                text::date_of_millis(facts.delivered_ms),
+                short(facts.consumer),
+            );
+            let meaning = format!("delivered to {who} on {when}, {} in all", facts.deliveries);
+            ("pending", format!("{id} of {}", short(group)), meaning)
+        }
+        Sub::Owned {
+            group,
+            consumer,
+            id,
+        } => {
+            let names = format!("{id} of {}, {}", short(group), short(consumer));
+            ("owned", names, EMPTY.into())
+        }
+    };
+    Some(vec![kind.into(), name, ARROW.into(), meaning])
 }
 
 /// The score as it is stored and as it is meant, and the member.
@@ -124,6 +173,7 @@ pub fn summary(metadata: &Metadata<'_>) -> String {
             }
         },
         Body::List { size, .. } => format!("a list of {}", count(size, "element", "elements")),
+        Body::Stream { size, .. } => format!("a stream of {}", count(size, "entry", "entries")),
     }
 }
 
@@ -155,6 +205,20 @@ pub fn facts(metadata: &Metadata<'_>, flags: u8, now_ms: u64) -> Vec<[String; 3]
             facts.push(fact("head", head, from_origin(head)));
             facts.push(fact("tail", tail, from_origin(tail) + ", exclusive"));
         }
+        Body::Stream {
+            version,
+            size,
+            rest,
+        } => {
+            facts.push(fact("size", size, String::new()));
+            if let Ok(head) = stream::Head::of(version, size, rest) {
+                facts.push(fact("added", head.added, "entries, ever".into()));
+                facts.push(fact("groups", head.groups, String::new()));
+                facts.push(fact("floor", head.floor, "entries below are dead".into()));
+                facts.push(fact("last", head.last, "ID that was given out".into()));
+                facts.push(fact("deleted", head.deleted, "largest ID".into()));
+            }
+        }
     }
     facts
 }
@@ -166,6 +230,9 @@ pub fn metadata_layout(body: &Body<'_>) -> &'static str {
         Body::Chunked { .. } => "flags | expire_ms | version | length",
         Body::Collection { .. } => "flags | expire_ms | version | size",
         Body::List { .. } => "flags | expire_ms | version | size | head | tail",
+        Body::Stream { .. } => {
+            "flags | expire_ms | version | size | added | groups | floor | last | deleted"
+        }
     }
 }
 
@@ -175,6 +242,7 @@ pub fn metadata_fields(body: &Body<'_>) -> &'static [usize] {
         Body::Inline(_) => &[1, 8],
         Body::Chunked { .. } | Body::Collection { .. } => &[1, 8, 8],
         Body::List { .. } => &[1, 8, 8, 8, 8],
+        Body::Stream { .. } => &[1, 8, 8, 8, 8, 8, stream::ID_LEN, stream::ID_LEN],
     }
 }
 

@@ -7,6 +7,7 @@
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::Body;
 use cairn_encoding::row::{self, RowKey, SCORE_LEN, VERSION_LEN};
+use cairn_encoding::stream::{self, Head};
 use cairn_encoding::{DecodeError, chunk};
 use cairn_engine::Family;
 
@@ -104,7 +105,7 @@ impl<S: RowSource> Subject<'_, S> {
             Ok(RowKey::Data { version, sub, .. }) => {
                 let is_outside = life
                     .body_of(version)
-                    .is_some_and(|body| is_popped(body, sub));
+                    .is_some_and(|body| is_cut_off(body, sub));
                 if is_outside {
                     Standing::Dead
                 } else {
@@ -202,6 +203,12 @@ impl<S: RowSource> Subject<'_, S> {
         {
             return Some(self.key.data(version, &chunk::index_sub(*head)).to_vec());
         }
+        if let Some(Body::Stream { .. }) = life.body_of(version)
+            && let [kind, ..] = sub
+        {
+            // Some of each kind are shown.
+            return Some(self.key.data(version, &[kind + 1]).to_vec());
+        }
         Some(self.key.data(version.checked_add(1)?, b"").to_vec())
     }
 
@@ -257,10 +264,18 @@ fn part_of(row: &Result<RowKey<'_>, DecodeError>) -> Part {
     }
 }
 
-/// Whether the row is one of a list's, outside of it.
-fn is_popped(body: &Body<'_>, sub: &[u8]) -> bool {
-    match (body, chunk::decode_index_sub(sub)) {
-        (Body::List { head, tail, .. }, Ok(index)) => index < *head || index >= *tail,
+/// Whether the row is one of a list's, outside of it, or one that was trimmed from a stream.
+fn is_cut_off(body: &Body<'_>, sub: &[u8]) -> bool {
+    match *body {
+        Body::List { head, tail, .. } => {
+            chunk::decode_index_sub(sub).is_ok_and(|index| index < head || index >= tail)
+        }
+        Body::Stream {
+            version,
+            size,
+            rest,
+        } => Head::of(version, size, rest)
+            .is_ok_and(|head| stream::is_entry(sub) && sub < &stream::entry_sub(head.floor)[..]),
         _ => false,
     }
 }

@@ -295,7 +295,7 @@ fn popping_and_trimming_write_the_metadata_only() {
 
     store.commit_blocking(&mut txn).unwrap();
     store.engine().compact().unwrap();
-    let dropped = &store.engine().filter_counters().list_gaps;
+    let dropped = &store.engine().filter_counters().cut_off;
     assert_eq!(dropped.load(Ordering::Relaxed), 4);
     assert_eq!(texts(&txn, b"k"), "c d");
     push_all(&mut txn, b"k", "E F");

@@ -105,7 +105,7 @@ fn a_sound_database_has_no_violations() {
     let mut shown = shown.lines();
     assert_eq!(
         shown.next().unwrap(),
-        "keys                  6   string 2, hash 1, list 1, set 1, zset 1"
+        "keys                  6   string 2, hash 1, list 1, set 1, zset 1, stream 0"
     );
     assert_eq!(shown.last().unwrap(), "violations            0");
 }
@@ -140,7 +140,7 @@ fn garbage_is_counted_and_is_no_violation() {
     assert_eq!(lines, [""; 0]);
     let orphans = Orphans {
         of_dead_versions: 2 + 4,
-        outside_their_list: 2,
+        cut_off: 2,
         of_flushed_databases: 3,
         superseded: 1,
     };

@@ -4,9 +4,10 @@
 use cairn_encoding::system::SystemKey;
 use cairn_engine::LOCAL_REGION;
 use cairn_store::inspect::{Detail, Inspection, Presence, inspect, inspect_stored};
-use cairn_store::{End, Expiry, Family, keys, legacy, string};
+use cairn_store::stream::Id;
+use cairn_store::{End, Expiry, Family, Stream, keys, legacy, string};
 
-use crate::sample::{NOW_MS, Sample, hset, pop, push, sadd, set, zadd};
+use crate::sample::{NOW_MS, Sample, hset, pop, push, read_stream, sadd, set, xadd, zadd};
 
 const ALL: Detail = Detail {
     limit: 100,
@@ -20,7 +21,7 @@ const WITH_BYTES: Detail = Detail {
 /// A chapter of the golden file.
 type Chapter = (&'static str, &'static str, Detail);
 
-const CHAPTERS: [Chapter; 14] = [
+const CHAPTERS: [Chapter; 15] = [
     ("A small string lies in its metadata row", "greeting", ALL),
     ("The same, byte by byte", "greeting", WITH_BYTES),
     (
@@ -36,6 +37,11 @@ const CHAPTERS: [Chapter; 14] = [
     ),
     ("A set: the members are keys, and nothing more", "tags", ALL),
     ("A sorted set: each member twice", "board", WITH_BYTES),
+    (
+        "A stream: entries, and what was delivered; trimmed entries stay until a compaction meets them",
+        "events",
+        ALL,
+    ),
     (
         "A key written anew: the old rows are dead by their version",
         "reborn",
@@ -92,6 +98,13 @@ fn build() -> Sample {
         hset(txn, "deleted", &[("f", "1"), ("g", "2")]);
     });
     sample.change(|txn| {
+        xadd(txn, "events", &[1, 2, 3]);
+        read_stream(txn, "events", "mailers", "one", &[1, 2]);
+    });
+    sample.change(|txn| {
+        let mut events = Stream::open(txn, b"events").unwrap();
+        events.delete(txn, Id::new(1, 0)).unwrap();
+        events.save(txn);
         pop(txn, "jobs", End::Left);
         pop(txn, "jobs", End::Right);
         keys::delete(txn, b"reborn").unwrap();

@@ -5,3 +5,4 @@
 mod check;
 mod inspect;
 mod sample;
+mod stream;

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_engine::{Engine, EngineOptions, ManualTime};
+use cairn_store::stream::{Delivery, Id, append_field};
 use cairn_store::{
-    End, Expiry, Hash, List, Patience, Set, Store, StoreOptions, SyncMode, WriteTxn, Zset, string,
+    End, Expiry, Hash, List, Patience, Set, Store, StoreOptions, Stream, SyncMode, WriteTxn, Zset,
+    string,
 };
 
 /// 2023-11-14 22:13:20 UTC.
@@ -103,4 +105,34 @@ pub fn pop(txn: &mut WriteTxn, name: &str, end: End) {
     let mut list = List::open(txn, name.as_bytes()).unwrap();
     list.pop(txn, end).unwrap();
     list.save(txn);
+}
+
+pub fn xadd(txn: &mut WriteTxn, name: &str, ids: &[u64]) {
+    let mut stream = Stream::open(txn, name.as_bytes()).unwrap();
+    for ms in ids {
+        let mut entry = Vec::new();
+        append_field(&mut entry, b"number");
+        append_field(&mut entry, ms.to_string().as_bytes());
+        stream.append(txn, Id::new(*ms, 0), &entry);
+    }
+    stream.save(txn);
+}
+
+/// Delivers entries to a consumer of a group that is new.
+pub fn read_stream(txn: &mut WriteTxn, name: &str, group: &str, consumer: &str, ids: &[u64]) {
+    let mut stream = Stream::open(txn, name.as_bytes()).unwrap();
+    let mut group = stream.create_group(txn, group.as_bytes(), Id::MIN, None);
+    group.see(&stream, txn, consumer.as_bytes()).unwrap();
+    let delivery = Delivery {
+        consumer: consumer.into(),
+        at_ms: NOW_MS,
+        count: 1,
+    };
+    for ms in ids {
+        let id = Id::new(*ms, 0);
+        group.advance(&stream, id);
+        stream.deliver(txn, &mut group, id, &delivery).unwrap();
+    }
+    group.save(txn, &stream);
+    stream.save(txn);
 }

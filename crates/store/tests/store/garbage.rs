@@ -11,7 +11,7 @@ fn dropped(fixture: &Fixture) -> [u64; 4] {
     let counters = fixture.store().engine().filter_counters();
     [
         &counters.dead_versions,
-        &counters.list_gaps,
+        &counters.cut_off,
         &counters.expired_metadata,
         &counters.dead_databases,
     ]

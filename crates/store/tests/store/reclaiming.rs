@@ -261,9 +261,7 @@ fn what_is_left_of_a_list_that_lost_most_of_it_need_not_be_searched_for() {
         assert_eq!(&*list.get(txn, 0).unwrap(), b"1505");
     });
     let counters = fixture.store().engine().filter_counters();
-    let dropped = counters
-        .list_gaps
-        .load(std::sync::atomic::Ordering::Relaxed);
+    let dropped = counters.cut_off.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(dropped, 4_000 + 3_000 - 5);
 }
 

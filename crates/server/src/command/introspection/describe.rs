@@ -117,6 +117,7 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
         flags.push("variable_flags".into());
     }
     let int = |number: usize| Reply::Int(number as i64);
+    let mut search = None;
     let (begins_at, kind, fields) = match spec.place {
         Place::Range { first, last, step } => {
             let from_first = if last < 0 {
@@ -139,6 +140,15 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
             ];
             (count_at, "keynum", fields)
         }
+        Place::HalfBehind { word, from } => {
+            search = Some(word);
+            let fields = vec![
+                ("lastkey".into(), Reply::Int(-1)),
+                ("keystep".into(), int(1)),
+                ("limit".into(), int(2)),
+            ];
+            (from, "range", fields)
+        }
     };
     let found_by = |kind: &'static str, fields| {
         Reply::Map(vec![
@@ -150,7 +160,13 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
         ("flags".into(), simple_set(flags.into_iter())),
         (
             "begin_search".into(),
-            found_by("index", vec![("index".into(), int(begins_at))]),
+            match search {
+                None => found_by("index", vec![("index".into(), int(begins_at))]),
+                Some(word) => {
+                    let from = ("startfrom".into(), int(begins_at));
+                    found_by("keyword", vec![("keyword".into(), word.into()), from])
+                }
+            },
         ),
         ("find_keys".into(), found_by(kind, fields)),
     ])

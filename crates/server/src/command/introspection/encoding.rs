@@ -62,6 +62,7 @@ pub fn encoding_of(txn: &ReadTxn, key: &Key, found: &Found<'_>) -> Result<&'stat
         Shape::Chunked { .. } => "raw",
         Shape::Inline { .. } => encoding_of_string(found.inline()),
         Shape::List { .. } => "quicklist",
+        Shape::Stream { .. } => "stream",
         Shape::Collection {
             kind,
             version,
@@ -157,7 +158,7 @@ pub fn bytes_of(txn: &ReadTxn, key: &Key, found: &Found<'_>, samples: u64) -> Re
             let row_key = key.metadata().len() as u64 + 12;
             return Ok(metadata + length + chunks * row_key);
         }
-        Shape::List { version, size, .. } => (version, size, 1),
+        Shape::List { version, size, .. } | Shape::Stream { version, size } => (version, size, 1),
         // A member of a sorted set is stored twice: by name and by score.
         Shape::Collection {
             kind,

@@ -4,7 +4,7 @@
 use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
-use crate::command::keys::{Access, Place};
+use crate::command::keys::{Access, Place, behind};
 use crate::command::{Args, Command, Flag, find};
 use crate::session::Session;
 
@@ -70,6 +70,12 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let first = count_at + 1;
             let end = first.checked_add(count).filter(|end| *end <= call.len())?;
             Some((first..end).collect())
+        }
+        Place::HalfBehind { word, from } => {
+            let behind = behind(call, word, from)?;
+            let first = call.len() - behind.len();
+            let is_even = !behind.is_empty() && behind.len() % 2 == 0;
+            is_even.then(|| (first..first + behind.len() / 2).collect())
         }
     }
 }

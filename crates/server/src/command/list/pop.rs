@@ -7,7 +7,7 @@ use cairn_store::{End, Error, EventClass, List, Result, WriteTxn};
 use super::{count_from, elements, push_event};
 use crate::command::args::is;
 use crate::command::events;
-use crate::command::stream::with_key;
+use crate::command::piecewise::with_key;
 use crate::command::{Args, wrong_arity};
 
 pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {

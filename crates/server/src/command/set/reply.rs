@@ -8,7 +8,7 @@ use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::set::{Selection, Step};
 use cairn_store::{ReadTxn, Result};
 
-use crate::command::stream::ROWS_PER_PIECE;
+use crate::command::piecewise::ROWS_PER_PIECE;
 
 /// Results up to this are collected.
 const FEW: u64 = 512;

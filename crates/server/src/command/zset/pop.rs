@@ -7,8 +7,8 @@ use cairn_store::{Direction, Error, EventClass, Result, Rows, WriteTxn, Zset};
 use super::{Args, reply};
 use crate::command::args::is;
 use crate::command::events;
+use crate::command::piecewise;
 use crate::command::rows::{self, Shape};
-use crate::command::stream;
 
 pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, Direction::Forward)
@@ -117,7 +117,7 @@ pub fn pop_first<'a>(
             }
             Popped::Many { count, rows, keys } => pairs_of_rows(count, *rows, keys),
         };
-        return Ok(Some(stream::with_key(name, pairs)));
+        return Ok(Some(piecewise::with_key(name, pairs)));
     }
     Ok(None)
 }

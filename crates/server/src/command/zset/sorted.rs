@@ -12,8 +12,8 @@ use cairn_store::zset::{Algebra, Scored};
 use cairn_store::{ReadTxn, Result};
 
 use super::reply::{self, write_member};
+use crate::command::piecewise::ROWS_PER_PIECE;
 use crate::command::rows::Shape;
-use crate::command::stream::ROWS_PER_PIECE;
 
 /// How many bytes of members are kept; up to twice as many before the last ones are given up.
 const WINDOW: usize = 16 * 1024 * 1024;

@@ -8,7 +8,7 @@ use cairn_store::random::{ROUND, ROUND_BYTES};
 use cairn_store::{Patience, Store, StoreOptions, SyncMode, WriteTxn};
 
 use super::*;
-use crate::command::stream::ROWS_PER_PIECE;
+use crate::command::piecewise::ROWS_PER_PIECE;
 
 /// A store with a hash `h` of these fields, each of which has itself as value.
 struct Fixture {

@@ -1,0 +1,151 @@
+#![allow(clippy::unwrap_used)]
+
+mod model;
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::Patience;
+use crate::testing::open_store;
+
+fn id(ms: u64) -> Id {
+    Id::new(ms, 0)
+}
+
+fn ids(txn: &ReadTxn, stream: &Stream) -> Vec<u64> {
+    let mut rows = stream.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);
+    let mut found = Vec::new();
+    while let Some((row_key, _)) = rows.next().unwrap() {
+        found.push(stream.id_of(row_key).unwrap().ms);
+    }
+    found
+}
+
+fn add(txn: &mut WriteTxn, name: &[u8], ids: std::ops::RangeInclusive<u64>) {
+    let mut stream = Stream::open(txn, name).unwrap();
+    for ms in ids {
+        stream.append(txn, id(ms), b"");
+    }
+    stream.save(txn);
+}
+
+fn trim_to(txn: &mut WriteTxn, name: &[u8], kept: u64, unit: u64) -> u64 {
+    let mut stream = Stream::open(txn, name).unwrap();
+    let trim = Trim {
+        until: Until::Length(kept),
+        unit,
+        at_most: u64::MAX,
+    };
+    let gone = stream.trim(txn, trim).unwrap();
+    stream.save(txn);
+    gone
+}
+
+#[test]
+fn what_is_trimmed_leaves_no_tombstones_and_is_dropped_by_filters() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=1000);
+    store.commit_blocking(&mut txn).unwrap();
+    store.engine().flush().unwrap();
+
+    txn.begin(0);
+    assert_eq!(trim_to(&mut txn, b"s", 10, 1), 990);
+    assert_eq!(txn.pending().len(), 1, "only the metadata is written");
+    store.commit_blocking(&mut txn).unwrap();
+
+    txn.begin(0);
+    let stream = Stream::open(&txn, b"s").unwrap();
+    assert_eq!(ids(&txn, &stream), (991..=1000).collect::<Vec<_>>());
+    assert_eq!(stream.first(), Some(id(991)));
+    drop(stream);
+    store.engine().flush().unwrap();
+    store.engine().compact().unwrap();
+    let cut_off = &store.engine().filter_counters().cut_off;
+    assert_eq!(cut_off.load(Ordering::Relaxed), 990);
+    let stream = Stream::open(&txn, b"s").unwrap();
+    assert_eq!(ids(&txn, &stream).len(), 10);
+}
+
+#[test]
+fn what_was_trimmed_stays_dead_when_ids_begin_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store, Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=9);
+    assert_eq!(trim_to(&mut txn, b"s", 0, 1), 9);
+    let mut stream = Stream::open(&txn, b"s").unwrap();
+    assert!(stream.exists() && stream.is_empty());
+    stream.set_last(&mut txn, id(3)).unwrap();
+    stream.append(&mut txn, id(4), b"");
+    stream.save(&mut txn);
+    let stream = Stream::open(&txn, b"s").unwrap();
+    assert_eq!(ids(&txn, &stream), [4]);
+    assert_eq!(stream.last(), id(4));
+}
+
+#[test]
+fn blocks_are_counted_from_the_first_entry_that_ever_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store, Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=100);
+    assert_eq!(trim_to(&mut txn, b"s", 55, 1), 45);
+    // Five are left of the block that was begun.
+    assert_eq!(trim_to(&mut txn, b"s", 51, 10), 0);
+    assert_eq!(trim_to(&mut txn, b"s", 50, 10), 5);
+    assert_eq!(trim_to(&mut txn, b"s", 31, 10), 10);
+    assert_eq!(trim_to(&mut txn, b"s", 0, 1000), 40, "or all of them");
+}
+
+#[test]
+fn an_entry_at_the_end_of_all_ids_can_be_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store, Patience::Long);
+    txn.begin(0);
+    let mut stream = Stream::open(&txn, b"s").unwrap();
+    stream.append(&mut txn, Id::MAX, b"");
+    assert!(stream.delete(&mut txn, Id::MAX).unwrap());
+    assert!(!stream.delete(&mut txn, Id::MAX).unwrap());
+    assert!(ids(&txn, &stream).is_empty());
+    assert_eq!(stream.next_id(1), None);
+}
+
+#[test]
+fn low_follows_what_is_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store, Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=9);
+    let mut stream = Stream::open(&txn, b"s").unwrap();
+    let mut group = stream.create_group(&mut txn, b"g", Id::MIN, None);
+    group.see(&stream, &txn, b"c").unwrap();
+    let delivery = Delivery {
+        consumer: b"c".to_vec(),
+        at_ms: 1,
+        count: 1,
+    };
+    for ms in 3..=6 {
+        stream
+            .deliver(&mut txn, &mut group, id(ms), &delivery)
+            .unwrap();
+    }
+    assert_eq!(group.low(), id(3));
+    assert!(stream.acknowledge(&mut txn, &mut group, id(5)).unwrap());
+    assert_eq!(group.low(), id(3));
+    assert!(stream.acknowledge(&mut txn, &mut group, id(3)).unwrap());
+    assert_eq!(group.low(), Id::new(3, 1));
+    assert!(stream.delivery(&txn, &group, id(4)).unwrap().is_some());
+    // An older one may become pending later.
+    stream
+        .deliver(&mut txn, &mut group, id(2), &delivery)
+        .unwrap();
+    assert_eq!(group.low(), id(2));
+    assert!(stream.delivery(&txn, &group, id(2)).unwrap().is_some());
+}
