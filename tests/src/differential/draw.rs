@@ -40,6 +40,18 @@ pub enum Slot {
     Db,
     Type,
     Name,
+    /// The ID of an entry.
+    Id,
+    /// Where a range of IDs begins or ends.
+    IdBound,
+    /// An ID to add an entry with.
+    NewId,
+    /// What a consumer asks for.
+    ReadId,
+    /// How a stream is trimmed.
+    Trim,
+    Group,
+    Consumer,
     /// A whole other command.
     Command,
 }
@@ -73,14 +85,21 @@ impl Slot {
             "db" => Slot::Db,
             "type" => Slot::Type,
             "name" => Slot::Name,
+            "id" => Slot::Id,
+            "idbound" => Slot::IdBound,
+            "newid" => Slot::NewId,
+            "readid" => Slot::ReadId,
+            "trim" => Slot::Trim,
+            "group" => Slot::Group,
+            "consumer" => Slot::Consumer,
             "command" => Slot::Command,
             _ => return None,
         })
     }
 }
 
-/// The initials of the home keys of the five types, and of the sorted sets in order of name.
-const INITIALS: [char; 6] = ['s', 'h', 'l', 't', 'z', 'y'];
+/// The initials of the home keys of the six types, and of the sorted sets in order of name.
+const INITIALS: [char; 7] = ['s', 'h', 'l', 't', 'z', 'y', 'x'];
 const KEYS_PER_INITIAL: usize = 3;
 
 /// Keys that a layout or a pattern might stumble over.
@@ -148,6 +167,7 @@ impl Draw<'_> {
         match slot {
             Slot::Keys => self.numbered_keys(argv),
             Slot::Weights => self.weights(argv),
+            Slot::Trim => self.trim(argv),
             single => {
                 let argument = self.argument(single);
                 argv.push(argument);
@@ -171,8 +191,69 @@ impl Draw<'_> {
             Slot::Name => self
                 .one_of(&["alice", "bob", "", "with space", "new\nline", "\x7f", "ü"])
                 .into(),
+            Slot::Id => self.id(),
+            Slot::IdBound => self.id_bound(),
+            Slot::NewId => self.new_id(),
+            Slot::ReadId => match self.rng.u32(..5) {
+                0 => self.id(),
+                1 => b"0".to_vec(),
+                _ => b">".to_vec(),
+            },
+            Slot::Group => self.one_of(&["g", "h", ""]).into(),
+            Slot::Consumer => self.one_of(&["alice", "bob", "\u{7f}"]).into(),
             number => self.number(number),
         }
+    }
+
+    /// Most entries have this time, so that IDs meet.
+    const USUAL_MS: u64 = 7;
+
+    fn id(&mut self) -> Vec<u8> {
+        let ms = match self.rng.u32(..4) {
+            0 => self.rng.u64(..10),
+            _ => Self::USUAL_MS,
+        };
+        match self.rng.u32(..60) {
+            0 => u64::MAX.to_string().into_bytes(),
+            1 => format!("{0}-{0}", u64::MAX).into_bytes(),
+            2..=8 => ms.to_string().into_bytes(),
+            _ => format!("{ms}-{}", self.rng.u64(..40)).into_bytes(),
+        }
+    }
+
+    fn id_bound(&mut self) -> Vec<u8> {
+        match self.rng.u32(..6) {
+            0 => b"-".to_vec(),
+            1 => b"+".to_vec(),
+            2 => [b"(", &self.id()[..]].concat(),
+            _ => self.id(),
+        }
+    }
+
+    fn new_id(&mut self) -> Vec<u8> {
+        match self.rng.u32(..20) {
+            0 => self.id(),
+            1 => format!("{}-*", self.rng.u64(..10)).into_bytes(),
+            _ => format!("{}-*", Self::USUAL_MS).into_bytes(),
+        }
+    }
+
+    fn trim(&mut self, argv: &mut Argv) {
+        let strategy = self.one_of(&["MAXLEN", "MINID"]);
+        argv.push(self.in_some_case(strategy));
+        let threshold = match strategy {
+            // What goes then depends on how entries lie in memory; so much is never there.
+            "MAXLEN" if self.chance(1, 6) => {
+                argv.push(b"~".to_vec());
+                b"1000000".to_vec()
+            }
+            "MAXLEN" => self.rng.u64(..30).to_string().into_bytes(),
+            _ => self.id(),
+        };
+        if self.chance(1, 6) {
+            argv.push(b"=".to_vec());
+        }
+        argv.push(threshold);
     }
 
     /// Usually where the command's own type lives.

@@ -15,6 +15,9 @@ const STRETCH: std::ops::RangeInclusive<i64> = 1_000_001..=536_870_911;
 /// How many picks with repetition are too many to ask for.
 const PICKS: i64 = 1_000;
 
+/// Nothing has been pending for so many milliseconds.
+const PENDING_FOR_LONG: i64 = 10_000_000;
+
 pub fn is_fair(argv: &[Vec<u8>]) -> bool {
     let number = |place: usize| argv.get(place).and_then(|word| parsed(word));
     match name_of(argv).as_str() {
@@ -26,6 +29,10 @@ pub fn is_fair(argv: &[Vec<u8>]) -> bool {
         "SETRANGE" => number(2).is_none_or(|offset| !STRETCH.contains(&offset)),
         "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" => {
             number(2).is_none_or(|count| count == i64::MIN || count > -PICKS)
+        }
+        "XADD" => !argv.iter().any(|word| word == b"*"),
+        "XCLAIM" | "XAUTOCLAIM" => {
+            number(4).is_none_or(|idle| idle <= 0 || idle >= PENDING_FOR_LONG)
         }
         // Anything else asks for the table of all commands, which is another test's business.
         "COMMAND" => argv

@@ -30,6 +30,7 @@ pub mod sets;
 pub mod shrink;
 pub mod sorted_sets;
 mod spoil;
+pub mod streams;
 pub mod strings;
 pub mod walk;
 
@@ -69,6 +70,7 @@ pub fn grammar() -> Grammar {
         &lists::FAMILY,
         &sets::FAMILY,
         &sorted_sets::FAMILY,
+        &streams::FAMILY,
         &keys::FAMILY,
         &connection::FAMILY,
     ])

@@ -18,6 +18,8 @@ pub enum Rule {
     Kind,
     /// A map in which some entries are the server's own affair.
     Hello,
+    /// Tells of a stream, and how long ago things happened.
+    Stream,
     /// Milliseconds or seconds until or since something: equal but for a few seconds. Moments from
     /// `absolute` on were set as such, and are equal.
     Clock {
@@ -78,6 +80,7 @@ impl Rule {
                 width: 2,
             },
             "HELLO" => Rule::Hello,
+            "XINFO" | "XPENDING" => Rule::Stream,
             "OBJECT" if argv.len() == 3 => Rule::Kind,
             "RANDOMKEY" => pick(words(&["KEYS", "*"]), 1),
             "SRANDMEMBER" => population("SMEMBERS", argv, &[]).map_or(Rule::Exact, |p| pick(p, 1)),

@@ -130,6 +130,15 @@ fn contents(key: &[u8], kind: &Value) -> Vec<Argv> {
             about(key, "ZCARD", &[]),
             about(key, "ZCOUNT", &["-inf", "+inf"]),
         ],
+        Some(b"stream") => vec![
+            about(key, "XRANGE", &["-", "+"]),
+            about(key, "XREVRANGE", &["+", "-"]),
+            vec![b"XINFO".to_vec(), b"STREAM".to_vec(), key.to_vec()],
+            vec![b"XINFO".to_vec(), b"GROUPS".to_vec(), key.to_vec()],
+            about(key, "XPENDING", &["g"]),
+            about(key, "XPENDING", &["g", "-", "+", "1000"]),
+            about(key, "XPENDING", &["h", "-", "+", "1000", "alice"]),
+        ],
         _ => Vec::new(),
     }
 }

@@ -74,8 +74,8 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
         Place::HalfBehind { word, from } => {
             let behind = behind(call, word, from)?;
             let first = call.len() - behind.len();
-            let is_even = !behind.is_empty() && behind.len() % 2 == 0;
-            is_even.then(|| (first..first + behind.len() / 2).collect())
+            let count = behind.len() / 2;
+            (count > 0).then(|| (first..first + count).collect())
         }
     }
 }

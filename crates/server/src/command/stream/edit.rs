@@ -156,7 +156,9 @@ fn assign(stream: &Stream, wanted: NewId, now_ms: u64) -> Result<Id> {
     let id = match wanted {
         NewId::Any => stream.next_id(now_ms).ok_or(NOT_LARGER)?,
         NewId::AnyOf { ms } if ms == last.ms => {
-            Id::new(ms, last.seq.checked_add(1).ok_or(NOT_LARGER)?)
+            // What Redis says in this case.
+            let full = Error::fixed("ERR Elements are too large to be stored");
+            Id::new(ms, last.seq.checked_add(1).ok_or(full)?)
         }
         NewId::AnyOf { ms } => Id::new(ms, 0),
         NewId::Exact(id) => id,

@@ -6,30 +6,32 @@ use cairn_store::{Error, EventClass, ReadTxn, Result, Stream, WriteTxn};
 
 use super::id;
 use crate::command::args::{int, is};
-use crate::command::{Args, wrong_subcommand};
+use crate::command::{Args, quotable, wrong_subcommand};
 
 /// What is told about a group that is not there.
 pub fn no_group(key: &[u8], group: &[u8]) -> Error {
-    let text = [
+    told([
         b"NOGROUP No such consumer group '",
         group,
         b"' for key name '",
         key,
         b"'",
-    ];
-    Error::reply(text.concat())
+    ])
 }
 
-/// The same by a command that creates no key.
-pub fn no_key_or_group(key: &[u8], group: &[u8]) -> Error {
-    let text = [
+/// The same by a command that creates no key, with what it adds.
+pub fn no_key_or_group(key: &[u8], group: &[u8], where_else: &[u8]) -> Error {
+    told([
         b"NOGROUP No such key '",
         key,
         b"' or consumer group '",
         group,
-        b"'",
-    ];
-    Error::reply(text.concat())
+        &[b"'", where_else].concat(),
+    ])
+}
+
+fn told(words: [&[u8]; 5]) -> Error {
+    Error::reply(words.map(|word| quotable(word, usize::MAX)).concat())
 }
 
 /// Opens a stream that exists.
@@ -87,6 +89,9 @@ pub fn create(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     } else {
         existing(txn, args[2])?
     };
+    if args.len() > 8 {
+        return Err(wrong_subcommand(args));
+    }
     let last = match args[4] {
         b"$" => stream.last(),
         text => id::exact(text)?,
@@ -104,6 +109,9 @@ pub fn create(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 pub fn set_id(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let options = GroupOptions::parse(args, false)?;
     let (stream, mut group) = existing_group(txn, args)?;
+    if ![5, 7].contains(&args.len()) {
+        return Err(wrong_subcommand(args));
+    }
     let last = match args[4] {
         b"$" => stream.last(),
         text => id::any(text)?,

@@ -55,6 +55,7 @@ pub fn consumers(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 const SHOWN: u64 = 10;
 
 pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
+    let stream = open(txn, args)?;
     let full = match *args.rest(3) {
         [] => None,
         [full] if is(full, "full") => Some(SHOWN),
@@ -64,7 +65,6 @@ pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         }
         _ => return Err(wrong_subcommand(args)),
     };
-    let stream = open(txn, args)?;
     // Redis keeps entries in nodes of so many, and those in a tree.
     let nodes = stream.len().div_ceil(ENCODINGS.stream_entries().max(1));
     let mut facts = vec![

@@ -9,8 +9,8 @@ use cairn_store::{Direction, Error, ReadTxn, Result, Stream, WriteTxn};
 use super::group::{no_key_or_group, see};
 use super::id;
 use super::reply::{Gathered, id_reply};
-use crate::command::Args;
 use crate::command::args::{int, is};
+use crate::command::{Args, quotable};
 
 /// Opens a group that exists, with its stream.
 fn open(txn: &ReadTxn, args: &Args) -> Result<(Stream, Group)> {
@@ -18,7 +18,7 @@ fn open(txn: &ReadTxn, args: &Args) -> Result<(Stream, Group)> {
     let group = stream.group(txn, args[2])?;
     Ok((
         stream,
-        group.ok_or_else(|| no_key_or_group(args[1], args[2]))?,
+        group.ok_or_else(|| no_key_or_group(args[1], args[2], b""))?,
     ))
 }
 
@@ -182,6 +182,7 @@ impl<'a> Claim<'a> {
             } else if is(option, "lastid") && has_value {
                 self.last = id::exact(options.value()?)?;
             } else {
+                let option = quotable(option, usize::MAX);
                 let text: [&[u8]; 3] = [b"ERR Unrecognized XCLAIM option '", option, b"'"];
                 return Err(Error::reply(text.concat()));
             }
@@ -332,9 +333,8 @@ pub fn xautoclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 const LARGEST_COUNT: u64 = i64::MAX as u64 / 16;
 
 fn count(text: &[u8]) -> Result<u64> {
-    let count = u64::try_from(int(text)?).unwrap_or(0);
-    if (1..=LARGEST_COUNT).contains(&count) {
-        return Ok(count);
-    }
-    Err(Error::fixed("ERR COUNT must be > 0"))
+    let count = int(text).ok().and_then(|count| u64::try_from(count).ok());
+    count
+        .filter(|count| (1..=LARGEST_COUNT).contains(count))
+        .ok_or(Error::fixed("ERR COUNT must be > 0"))
 }

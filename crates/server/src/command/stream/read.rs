@@ -192,8 +192,8 @@ fn xreadgroup(txn: &mut WriteTxn, args: &Args, only: Option<&[u8]>) -> Result<Op
                     "NOGROUP the consumer group this client was blocked on no longer exists",
                 ),
                 None => {
-                    let missing = group::no_key_or_group(name, group_name);
-                    Error::reply(format!("{missing} in XREADGROUP with GROUP option"))
+                    let where_else = b" in XREADGROUP with GROUP option";
+                    group::no_key_or_group(name, group_name, where_else)
                 }
             });
         };
