@@ -324,3 +324,77 @@ fn processor_ticks(pid: u32) -> u64 {
     // The state before them is no number: utime and stime are the eleventh and twelfth that are.
     fields[10] + fields[11]
 }
+
+/// An entry of a stream, as XREAD shows it under its key.
+fn entry(key: &str, id: &str) -> Value {
+    let entry = Value::Array(vec![Value::bulk(id), words(&["field", "value"])]);
+    Value::Array(vec![Value::Array(vec![
+        Value::bulk(key),
+        Value::Array(vec![entry]),
+    ])])
+}
+
+#[test]
+fn all_who_read_a_stream_get_what_is_added_and_one_of_a_group() {
+    for server in servers() {
+        let mut adder = server.client();
+        run(&mut adder, "XADD s 1-0 field old");
+        run(&mut adder, "XGROUP CREATE s g $");
+        let mut readers: Vec<Client> = (0..3)
+            .map(|_| waiter(&server, "XREAD BLOCK 0 STREAMS t s $ $"))
+            .collect();
+        let mut consumers: Vec<Client> = (0..3)
+            .map(|number| {
+                let line = format!("XREADGROUP GROUP g c{number} BLOCK 0 STREAMS s >");
+                waiter(&server, &line)
+            })
+            .collect();
+        run(&mut adder, "XADD s 2-0 field value");
+        for reader in &mut readers {
+            assert_eq!(reader.receive(), entry("s", "2-0"));
+        }
+        assert_eq!(consumers[0].receive(), entry("s", "2-0"));
+        run(&mut adder, "XADD s 3-0 field value");
+        assert_eq!(consumers[1].receive(), entry("s", "3-0"));
+        let pending = run(&mut adder, "XPENDING s g");
+        assert_eq!(
+            pending.items().map(|items| items[0].clone()),
+            Some(Value::Int(2))
+        );
+
+        let destroyed = run(&mut adder, "XGROUP DESTROY s g");
+        assert_eq!(destroyed, Value::Int(1));
+        let told = consumers[2].receive();
+        assert!(
+            told.is_error() && format!("{told:?}").contains("NOGROUP"),
+            "{told:?}"
+        );
+    }
+}
+
+/// What $ means is decided when the command is called, however often it has to be tried.
+#[test]
+fn what_comes_last_is_fixed_when_waiting_begins() {
+    for server in servers() {
+        let mut adder = server.client();
+        run(&mut adder, "XADD s 5-0 field old");
+        let mut reader = waiter(&server, "XREAD BLOCK 0 STREAMS s $");
+        run(&mut adder, "DEL s");
+        run(&mut adder, "SET s string");
+        run(&mut adder, "DEL s");
+        run(&mut adder, "XADD s 5-0 field value");
+        run(&mut adder, "XADD s 5-1 field value");
+        assert_eq!(reader.receive(), entry("s", "5-1"));
+
+        let mut consumer = {
+            run(&mut adder, "XGROUP CREATE s g $");
+            waiter(&server, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+        };
+        run(&mut adder, "RENAME s t");
+        let told = consumer.receive();
+        assert!(
+            told.is_error() && format!("{told:?}").contains("no longer exists"),
+            "{told:?}"
+        );
+    }
+}

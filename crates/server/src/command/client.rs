@@ -107,6 +107,16 @@ const SUBCOMMANDS: &[Command] = &[
             "O(1)",
             "Marks the connection as one to keep when memory is short.",
         ),
+    command("no-touch", 3, Handler::Session(no_touch))
+        .flags(PLAIN)
+        .usage("(ON|OFF)")
+        .syntax("enabled(ON!|OFF!)")
+        .about(
+            GROUP,
+            "7.2.0",
+            "O(1)",
+            "Says that reading a key does not count as using it, which it never does here.",
+        ),
     command("pause", -3, Handler::Session(pause))
         .flags(ADMINS)
         .usage("<milliseconds> [WRITE|ALL]")
@@ -347,13 +357,22 @@ fn kill(session: &mut Session, args: &Args) -> Result<Reply> {
 }
 
 fn no_evict(session: &mut Session, args: &Args) -> Result<Reply> {
-    let keep = match args[2].to_ascii_lowercase().as_slice() {
-        b"on" => true,
-        b"off" => false,
-        _ => return Err(Error::SYNTAX),
-    };
+    let keep = on_or_off(args[2])?;
     session.client.no_evict.store(keep, Ordering::Relaxed);
     Ok(Reply::Ok)
+}
+
+fn no_touch(_: &mut Session, args: &Args) -> Result<Reply> {
+    on_or_off(args[2])?;
+    Ok(Reply::Ok)
+}
+
+fn on_or_off(word: &[u8]) -> Result<bool> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(Error::SYNTAX),
+    }
 }
 
 fn reply(session: &mut Session, args: &Args) -> Result<Reply> {

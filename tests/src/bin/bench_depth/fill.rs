@@ -70,6 +70,24 @@ pub fn collection(client: &mut Client, kind: Kind, name: &str, elements: u64) {
     });
 }
 
+/// Makes a stream of so many entries, with the IDs 1-0, 2-0 and so on.
+pub fn stream(client: &mut Client, name: &str, entries: u64) {
+    for start in (0..entries).step_by(AT_ONCE as usize) {
+        let numbers = start..entries.min(start + AT_ONCE);
+        for number in numbers.clone() {
+            let id = format!("{}-0", number + 1);
+            client.send(&[
+                b"XADD".as_slice(),
+                name.as_bytes(),
+                id.as_bytes(),
+                b"field",
+                &value(),
+            ]);
+        }
+        numbers.for_each(|_| expect(client));
+    }
+}
+
 pub fn key(number: u64) -> Vec<u8> {
     format!("key:{number:09}").into_bytes()
 }

@@ -23,6 +23,7 @@ mod picks;
 mod ranks;
 mod reclaiming;
 mod scale;
+mod streams;
 mod strings;
 mod table;
 mod trial;
@@ -82,6 +83,10 @@ const GROUPS: &[Group] = &[
     Group {
         name: "lists",
         run: lists::run,
+    },
+    Group {
+        name: "streams",
+        run: streams::run,
     },
 ];
 

@@ -106,6 +106,11 @@ impl<'s> Trial<'s> {
         Disk::of(self.server.dir())
     }
 
+    /// Megabytes that the server is to make do with.
+    pub fn memory(&self) -> u64 {
+        self.settings.memory
+    }
+
     pub fn pid(&self) -> u32 {
         self.server.pid().expect("the server runs")
     }

@@ -94,6 +94,7 @@ pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
             let most = if shown == 0 { u64::MAX } else { shown };
             let ids = Id::MIN..=Id::MAX;
             let entries = within(txn, &stream, ids, Direction::Forward, most)?;
+            let entries = entries.unwrap_or(Reply::Array(Vec::new()));
             facts.push(("entries".into(), entries));
             let groups = stream.all_groups(txn)?;
             let groups: Result<Vec<Reply>> = groups

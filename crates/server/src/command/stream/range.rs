@@ -44,20 +44,21 @@ fn range(txn: &ReadTxn, args: &Args, bounds: [usize; 2], direction: Direction) -
     if count == Some(0) {
         return Ok(Reply::NullArray);
     }
-    within(txn, &stream, ids, direction, count.unwrap_or(u64::MAX))
+    let found = within(txn, &stream, ids, direction, count.unwrap_or(u64::MAX))?;
+    Ok(found.unwrap_or(Reply::Array(Vec::new())))
 }
 
 /// Up to so many entries are gathered before they are sent.
 const FEW: usize = 1000;
 
-/// The entries in a range, at most so many.
+/// The entries in a range, at most so many; none if there are none.
 pub fn within(
     txn: &ReadTxn,
     stream: &Stream,
     ids: RangeInclusive<Id>,
     direction: Direction,
     most: u64,
-) -> Result<Reply> {
+) -> Result<Option<Reply>> {
     let mut rows = stream.rows(txn, ids.clone(), direction);
     let mut gathered = Gathered::default();
     let mut count = 0;
@@ -75,8 +76,9 @@ pub fn within(
         }
     }
     if count <= FEW as u64 {
-        return Ok(gathered.reply());
+        return Ok((count > 0).then(|| gathered.reply()));
     }
     // They have been counted, and are sent as they are walked over again.
-    Ok(entries(stream, count, stream.rows(txn, ids, direction)))
+    let rows = stream.rows(txn, ids, direction);
+    Ok(Some(entries(stream, count, rows)))
 }

@@ -168,14 +168,8 @@ fn xread(txn: &mut WriteTxn, args: &Args, only: Option<&[u8]>) -> Result<Option<
         let Some(first) = id.next() else { continue };
         let ids = first..=Id::MAX;
         // What came last may have been deleted.
-        if stream
-            .rows(txn, ids.clone(), Direction::Forward)
-            .next()?
-            .is_some()
-        {
-            let entries = range::within(txn, &stream, ids, Direction::Forward, reading.most)?;
-            found.push((name, entries));
-        }
+        let entries = range::within(txn, &stream, ids, Direction::Forward, reading.most)?;
+        found.extend(entries.map(|entries| (name, entries)));
     }
     Ok(reading.answer(found))
 }
