@@ -87,11 +87,12 @@ bench-depth: build
 	$(CARGO) run --release --package cairn-tests --bin bench_depth -- \
 	    $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only $(ONLY)) $(if $(DEPTH_DIR),--dir $(DEPTH_DIR))
 
-# Ten minutes of fuzzing the protocol parser.
+# Ten minutes of fuzzing the protocol parser, and ten of what RESTORE reads.
 FUZZ_SECONDS ?= 600
 fuzz: build-tools
 	command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz
 	cd crates/resp && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run parser -- -max_total_time=$(FUZZ_SECONDS)
+	cd crates/rdb && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run payload -- -max_total_time=$(FUZZ_SECONDS)
 
 # What the build needs: a C++ compiler, libclang for RocksDB's bindings, Rust and what fetches it.
 build-tools:

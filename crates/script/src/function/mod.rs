@@ -4,8 +4,6 @@
 //! - [`load`]: running a library's code, so that it registers its functions.
 //! - [`dump`]: the bytes of FUNCTION DUMP and RESTORE.
 
-mod crc64;
 pub mod dump;
 pub mod libraries;
 pub mod load;
-mod lzf;

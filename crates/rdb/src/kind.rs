@@ -1,0 +1,67 @@
+//! The first byte of a payload: what it holds, and in which form.
+
+/// What a payload holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    String,
+    List,
+    Set,
+    Zset,
+    Hash,
+}
+
+/// In which form. The numbers are Redis'; those that are missing are modules'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    String = 0,
+    List = 1,
+    Set = 2,
+    ZsetOfText = 3,
+    Hash = 4,
+    Zset = 5,
+    HashZipmap = 9,
+    ListZiplist = 10,
+    SetIntset = 11,
+    ZsetZiplist = 12,
+    HashZiplist = 13,
+    ListOfZiplists = 14,
+    HashListpack = 16,
+    ZsetListpack = 17,
+    ListOfListpacks = 18,
+}
+
+impl Form {
+    pub fn of(byte: u8) -> Option<Form> {
+        [
+            Form::String,
+            Form::List,
+            Form::Set,
+            Form::ZsetOfText,
+            Form::Hash,
+            Form::Zset,
+            Form::HashZipmap,
+            Form::ListZiplist,
+            Form::SetIntset,
+            Form::ZsetZiplist,
+            Form::HashZiplist,
+            Form::ListOfZiplists,
+            Form::HashListpack,
+            Form::ZsetListpack,
+            Form::ListOfListpacks,
+        ]
+        .into_iter()
+        .find(|form| *form as u8 == byte)
+    }
+
+    pub fn kind(self) -> Kind {
+        match self {
+            Form::String => Kind::String,
+            Form::List | Form::ListZiplist | Form::ListOfZiplists | Form::ListOfListpacks => {
+                Kind::List
+            }
+            Form::Set | Form::SetIntset => Kind::Set,
+            Form::ZsetOfText | Form::Zset | Form::ZsetZiplist | Form::ZsetListpack => Kind::Zset,
+            Form::Hash | Form::HashZipmap | Form::HashZiplist | Form::HashListpack => Kind::Hash,
+        }
+    }
+}

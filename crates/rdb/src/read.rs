@@ -1,0 +1,207 @@
+//! Reading a payload, whatever form it has.
+
+use cairn_resp::number;
+
+use crate::kind::Form;
+use crate::listpack::Value;
+use crate::unique::{Suspects, Unique};
+use crate::{Corrupt, Input, Kind, Refused, footer, intset, listpack, quicklist, ziplist, zipmap};
+
+/// A part of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'a> {
+    /// The whole of a string.
+    String(&'a [u8]),
+    /// The next element of a list.
+    Element(&'a [u8]),
+    /// A member of a set.
+    Member(&'a [u8]),
+    /// A member of a sorted set.
+    Scored(&'a [u8], f64),
+    /// A field of a hash.
+    Field(&'a [u8], &'a [u8]),
+}
+
+impl Item<'_> {
+    /// What there may be only once in a collection.
+    fn name(&self) -> Option<&[u8]> {
+        match self {
+            Item::String(_) | Item::Element(_) => None,
+            Item::Member(name) | Item::Scored(name, _) | Item::Field(name, _) => Some(name),
+        }
+    }
+}
+
+/// A payload whose footer is right. What it holds may make no sense still.
+#[derive(Clone, Copy)]
+pub struct Payload<'a> {
+    form: Form,
+    value: Input<'a>,
+}
+
+impl<'a> Payload<'a> {
+    pub fn open(payload: &'a [u8]) -> Result<Self, Refused> {
+        let mut value = Input(footer::opened(payload).ok_or(Refused::Footer)?);
+        let form = Form::of(value.byte()?).ok_or(Corrupt)?;
+        Ok(Payload { form, value })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.form.kind()
+    }
+
+    /// Goes through all of it, and makes sure that it can be read, that it is not empty, and that nothing is there
+    /// twice that may be there once. What comes behind the value is not looked at; neither does Redis.
+    pub fn check(&self) -> Result<(), Corrupt> {
+        let mut items = 0_u64;
+        let mut unique = Unique::default();
+        // Numbers that rise are all different.
+        let is_sorted = self.form == Form::SetIntset;
+        self.read(&mut |item| {
+            items += 1;
+            if let Some(name) = item.name()
+                && !is_sorted
+            {
+                unique.add(name);
+            }
+            Ok::<_, Corrupt>(())
+        })?;
+        if items == 0 {
+            return Err(Corrupt);
+        }
+        match unique.suspects() {
+            Some(suspects) => self.look_closer(suspects),
+            None => Ok(()),
+        }
+    }
+
+    fn look_closer(&self, mut suspects: Suspects) -> Result<(), Corrupt> {
+        self.read(&mut |item| item.name().map_or(Ok(()), |name| suspects.add(name)))
+    }
+
+    /// Shows one part after the other, until all have been seen or `visit` fails. No more than one of them, or one
+    /// node, stands in memory.
+    pub fn read<E: From<Corrupt>>(
+        &self,
+        visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut input = self.value;
+        match self.form {
+            Form::String => visit(Item::String(&input.string()?)),
+            Form::List => {
+                for _ in 0..input.length()? {
+                    visit(Item::Element(&input.string()?))?;
+                }
+                Ok(())
+            }
+            Form::Set => {
+                for _ in 0..input.length()? {
+                    visit(Item::Member(&input.string()?))?;
+                }
+                Ok(())
+            }
+            Form::Zset | Form::ZsetOfText => {
+                for _ in 0..input.length()? {
+                    let member = input.string()?;
+                    let score = match self.form {
+                        Form::Zset => f64::from_le_bytes(input.fixed()?),
+                        _ => text_score(&mut input)?,
+                    };
+                    visit(Item::Scored(&member, checked(score)?))?;
+                }
+                Ok(())
+            }
+            Form::Hash => {
+                for _ in 0..input.length()? {
+                    let field = input.string()?;
+                    visit(Item::Field(&field, &input.string()?))?;
+                }
+                Ok(())
+            }
+            Form::HashZipmap => {
+                let node = input.string()?;
+                let mut fields = zipmap::Fields::open(&node)?;
+                while let Some((field, value)) = fields.next()? {
+                    visit(Item::Field(field, value))?;
+                }
+                Ok(())
+            }
+            Form::SetIntset => {
+                let node = input.string()?;
+                let mut numbers = intset::Numbers::open(&node)?;
+                while let Some(number) = numbers.next()? {
+                    visit(Item::Member(number.to_string().as_bytes()))?;
+                }
+                Ok(())
+            }
+            Form::ListZiplist => read_ziplist(&input.string()?, self.kind(), visit),
+            Form::ListOfZiplists => {
+                for _ in 0..input.length()? {
+                    read_ziplist(&input.string()?, Kind::List, visit)?;
+                }
+                Ok(())
+            }
+            Form::HashZiplist | Form::ZsetZiplist => {
+                read_ziplist(&input.string()?, self.kind(), visit)
+            }
+            Form::HashListpack | Form::ZsetListpack => {
+                let node = input.string()?;
+                let mut elements = listpack::Elements::open(&node)?;
+                read_small(self.kind(), || elements.next(), visit)
+            }
+            Form::ListOfListpacks => quicklist::read(&mut input, visit),
+        }
+    }
+}
+
+fn read_ziplist<E: From<Corrupt>>(
+    node: &[u8],
+    kind: Kind,
+    visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut elements = ziplist::Elements::open(node)?;
+    read_small(kind, || elements.next(), visit)
+}
+
+/// A collection in one piece: its elements, or pairs of them.
+fn read_small<'a, E: From<Corrupt>>(
+    kind: Kind,
+    mut next: impl FnMut() -> Result<Option<Value<'a>>, Corrupt>,
+    visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    while let Some(first) = next()? {
+        if kind == Kind::List {
+            first.with(|element| visit(Item::Element(element)))?;
+            continue;
+        }
+        let second = next()?.ok_or(Corrupt)?;
+        if kind == Kind::Hash {
+            first.with(|field| second.with(|value| visit(Item::Field(field, value))))?;
+        } else {
+            let score = match second {
+                Value::Number(number) => number as f64,
+                Value::String(text) => number::parse_f64(text).ok_or(Corrupt)?,
+            };
+            let score = checked(score)?;
+            first.with(|member| visit(Item::Scored(member, score)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Scores before version 8: their length and their text.
+fn text_score(input: &mut Input<'_>) -> Result<f64, Corrupt> {
+    match input.byte()? {
+        253 => Err(Corrupt),
+        254 => Ok(f64::INFINITY),
+        255 => Ok(f64::NEG_INFINITY),
+        length => number::parse_f64(input.take(length.into())?).ok_or(Corrupt),
+    }
+}
+
+fn checked(score: f64) -> Result<f64, Corrupt> {
+    match score.is_nan() {
+        true => Err(Corrupt),
+        false => Ok(score),
+    }
+}

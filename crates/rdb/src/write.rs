@@ -1,0 +1,90 @@
+//! Writing a payload in the form in which Redis 7.0 would.
+
+use crate::kind::Form;
+use crate::listpack::Listpack;
+use crate::quicklist::Quicklist;
+use crate::{footer, intset, string};
+
+/// A payload under construction.
+pub struct Dump(Vec<u8>);
+
+impl Dump {
+    fn new(form: Form) -> Dump {
+        Dump(vec![form as u8])
+    }
+
+    /// Of so many elements, which follow.
+    fn counted(form: Form, size: u64) -> Dump {
+        let mut dump = Dump::new(form);
+        string::append_length(size, &mut dump.0);
+        dump
+    }
+
+    /// In one piece.
+    fn whole(form: Form, bytes: &[u8]) -> Dump {
+        let mut dump = Dump::new(form);
+        string::append(bytes, &mut dump.0);
+        dump
+    }
+
+    pub fn string(value: &[u8]) -> Dump {
+        Dump::whole(Form::String, value)
+    }
+
+    /// Of fields and values in turn.
+    pub fn small_hash(fields: Listpack) -> Dump {
+        Dump::whole(Form::HashListpack, &fields.finish())
+    }
+
+    /// Of members and scores in turn, in the order of the scores.
+    pub fn small_zset(members: Listpack) -> Dump {
+        Dump::whole(Form::ZsetListpack, &members.finish())
+    }
+
+    /// Of numbers that rise.
+    pub fn small_set(numbers: &[i64]) -> Dump {
+        Dump::whole(Form::SetIntset, &intset::of(numbers))
+    }
+
+    /// A set of so many members, to be followed by a [`Dump::part`] for each.
+    pub fn set(size: u64) -> Dump {
+        Dump::counted(Form::Set, size)
+    }
+
+    /// A hash of so many fields, to be followed by two parts for each.
+    pub fn hash(size: u64) -> Dump {
+        Dump::counted(Form::Hash, size)
+    }
+
+    /// A sorted set of so many members, to be followed by a part and a [`Dump::score`] for each.
+    pub fn zset(size: u64) -> Dump {
+        Dump::counted(Form::Zset, size)
+    }
+
+    pub fn list() -> Quicklist {
+        Quicklist::new(Dump::new(Form::ListOfListpacks).0)
+    }
+
+    pub fn of_list(list: Quicklist) -> Dump {
+        Dump(list.finish())
+    }
+
+    pub fn part(&mut self, part: &[u8]) {
+        string::append(part, &mut self.0);
+    }
+
+    pub fn score(&mut self, score: f64) {
+        self.0.extend_from_slice(&score.to_le_bytes());
+    }
+
+    /// How many bytes there are so far.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The whole payload.
+    pub fn seal(mut self) -> Vec<u8> {
+        footer::seal(&mut self.0);
+        self.0
+    }
+}

@@ -1,0 +1,218 @@
+//! Payloads that Redis 7.0.15 has written or read: this crate finds in them what Redis does.
+
+#![allow(clippy::unwrap_used)]
+
+use cairn_rdb::{Corrupt, Dump, Item, Kind, Listpack, Payload, Refused, seal};
+use cairn_resp::number::{format_double, parse_f64, parse_i64};
+
+struct Golden {
+    note: &'static str,
+    kind: Kind,
+    payload: Vec<u8>,
+    content: Vec<Vec<u8>>,
+}
+
+fn golden() -> impl Iterator<Item = Golden> {
+    let lines = include_str!("golden.txt").lines();
+    lines.filter(|line| !line.starts_with('#')).map(|line| {
+        let parts: Vec<&str> = line.split(" | ").collect();
+        let [note, kind, payload, content] = parts[..] else {
+            panic!("{line}");
+        };
+        Golden {
+            note,
+            kind: match kind {
+                "string" => Kind::String,
+                "list" => Kind::List,
+                "set" => Kind::Set,
+                "zset" => Kind::Zset,
+                "hash" => Kind::Hash,
+                _ => panic!("{kind}"),
+            },
+            payload: bytes_of(payload),
+            content: content.split(' ').map(word).collect(),
+        }
+    })
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2);
+    digits
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// `x*30` stands for thirty x.
+fn word(word: &str) -> Vec<u8> {
+    match word.split_once('*') {
+        Some((letter, times)) => letter.repeat(times.parse().unwrap()).into_bytes(),
+        None => word.as_bytes().to_vec(),
+    }
+}
+
+/// What is in a payload, in the order of the file: that of members where the value has none.
+fn content(payload: &[u8]) -> Result<Vec<Vec<u8>>, Refused> {
+    let payload = Payload::open(payload)?;
+    payload.check()?;
+    let mut items: Vec<(f64, Vec<Vec<u8>>)> = Vec::new();
+    payload.read(&mut |item| {
+        items.push(match item {
+            Item::String(one) | Item::Element(one) | Item::Member(one) => (0.0, vec![one.to_vec()]),
+            Item::Scored(member, score) => {
+                let mut text = Vec::new();
+                format_double(score, &mut text);
+                (score, vec![member.to_vec(), text])
+            }
+            Item::Field(field, value) => (0.0, vec![field.to_vec(), value.to_vec()]),
+        });
+        Ok::<_, Corrupt>(())
+    })?;
+    if !matches!(payload.kind(), Kind::String | Kind::List) {
+        items.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    }
+    Ok(items.into_iter().flat_map(|(_, parts)| parts).collect())
+}
+
+#[test]
+fn what_redis_wrote_is_read() {
+    for Golden {
+        note,
+        kind,
+        payload,
+        content: expected,
+    } in golden()
+    {
+        assert_eq!(Payload::open(&payload).unwrap().kind(), kind, "{note}");
+        assert_eq!(content(&payload).unwrap(), expected, "{note}");
+    }
+}
+
+/// Writes the content in the form that the payload has, if it is one of those that are written.
+fn written(golden: &Golden) -> Option<Vec<u8>> {
+    let content = &golden.content;
+    let pairs = content.as_chunks::<2>().0;
+    let listpack = || {
+        let mut listpack = Listpack::default();
+        content.iter().for_each(|part| listpack.push(part));
+        listpack
+    };
+    Some(match golden.payload[0] {
+        0 => Dump::string(&content[0]).seal(),
+        2 => {
+            let mut dump = Dump::set(content.len() as u64);
+            content.iter().for_each(|member| dump.part(member));
+            dump.seal()
+        }
+        4 => {
+            let mut dump = Dump::hash(pairs.len() as u64);
+            content.iter().for_each(|part| dump.part(part));
+            dump.seal()
+        }
+        5 => {
+            let mut dump = Dump::zset(pairs.len() as u64);
+            for [member, score] in pairs.iter().rev() {
+                dump.part(member);
+                dump.score(parse_f64(score).unwrap());
+            }
+            dump.seal()
+        }
+        11 => {
+            let mut numbers: Vec<i64> = content.iter().flat_map(|text| parse_i64(text)).collect();
+            numbers.sort_unstable();
+            Dump::small_set(&numbers).seal()
+        }
+        16 => Dump::small_hash(listpack()).seal(),
+        17 => Dump::small_zset(listpack()).seal(),
+        18 if !golden.note.contains("CONFIG") && !golden.note.contains("DEBUG") => {
+            let mut list = Dump::list();
+            content.iter().for_each(|element| list.push(element));
+            Dump::of_list(list).seal()
+        }
+        _ => return None,
+    })
+}
+
+/// Where nothing is compressed, and the order is that of the value.
+#[test]
+fn what_is_written_are_the_bytes_of_redis() {
+    let mut same = 0;
+    for golden in golden() {
+        let Some(written) = written(&golden) else {
+            continue;
+        };
+        assert_eq!(
+            content(&written).unwrap(),
+            golden.content,
+            "{}",
+            golden.note
+        );
+        let is_compressed = golden.payload.contains(&0xc3);
+        let has_no_order = matches!(golden.payload[0], 2 | 4 | 16);
+        if !is_compressed && !has_no_order {
+            assert_eq!(written, golden.payload, "{}", golden.note);
+            same += 1;
+        }
+    }
+    assert!(same > 10, "{same}");
+}
+
+/// Each with a footer that is right.
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let one_zset = |score: f64| [&b"\x05\x01\x01a"[..], &score.to_le_bytes()].concat();
+    let refused: [(&str, Vec<u8>); 17] = [
+        ("nothing", b"".to_vec()),
+        ("no such form", b"\x08\x01a".to_vec()),
+        ("a module", b"\x07\x01a".to_vec()),
+        ("an empty set", b"\x02\x00".to_vec()),
+        ("an empty hash", b"\x10\x07\x07\0\0\0\0\0\xff".to_vec()),
+        ("an empty list of nodes", b"\x12\x00".to_vec()),
+        (
+            "a list of an empty node",
+            b"\x12\x01\x02\x07\x07\0\0\0\0\0\xff".to_vec(),
+        ),
+        ("a set with a member twice", b"\x02\x02\x01a\x01a".to_vec()),
+        ("a number and its text", b"\x02\x02\xc0\x07\x017".to_vec()),
+        (
+            "a hash with a field twice",
+            b"\x04\x02\x01a\x01b\x01a\x01c".to_vec(),
+        ),
+        (
+            "a zset with a member twice",
+            [one_zset(1.0), one_zset(2.0)[2..].to_vec()].concat(),
+        ),
+        ("a score that is no number", one_zset(f64::NAN)),
+        (
+            "a score of text that is none",
+            b"\x03\x01\x01a\x03abc".to_vec(),
+        ),
+        (
+            "a field without a value",
+            b"\x10\x0a\x0a\0\0\0\x01\0\x81a\x02\xff".to_vec(),
+        ),
+        (
+            "more members than there are",
+            b"\x02\x03\x01a\x01b".to_vec(),
+        ),
+        (
+            "very many members",
+            b"\x02\x81\xff\xff\xff\xff\xff\xff\xff\xff\x01a".to_vec(),
+        ),
+        ("a node of no kind", b"\x12\x01\x03\x01a".to_vec()),
+    ];
+    for (what, mut payload) in refused {
+        if what.starts_with("a zset with") {
+            payload[1] = 2;
+        }
+        seal(&mut payload);
+        assert_eq!(content(&payload), Err(Refused::Corrupt), "{what}");
+    }
+}
+
+/// Redis does not look behind the value.
+#[test]
+fn what_comes_behind_is_passed_over() {
+    let mut payload = b"\x00\x01arest".to_vec();
+    seal(&mut payload);
+    assert_eq!(content(&payload).unwrap(), [b"a"]);
+}
