@@ -20,6 +20,16 @@ pub fn delete(txn: &mut WriteTxn, name: &[u8]) -> Result<bool> {
     Ok(true)
 }
 
+/// Deletes whatever the key holds, also if it has expired; true if it has not.
+pub fn clear(txn: &mut WriteTxn, name: &[u8]) -> Result<bool> {
+    let key = txn.key(name);
+    let Some(stamp) = txn.find_even_expired(&key)?.map(|found| found.stamp()) else {
+        return Ok(false);
+    };
+    txn.remove(&key, &stamp);
+    Ok(txn.is_live(&stamp))
+}
+
 /// When the key expires: `None` if it is absent, zero if never.
 pub fn expiry_of(txn: &ReadTxn, name: &[u8]) -> Result<Option<u64>> {
     let found = txn.find(&txn.key(name))?;

@@ -8,6 +8,7 @@
 //! What this crate does not know: sockets, RESP, command names.
 
 mod background;
+mod build;
 pub mod check;
 mod collection;
 mod count;
@@ -44,6 +45,7 @@ mod walks;
 pub mod zset;
 
 pub use background::{Background, Pace};
+pub use build::Builder;
 pub use cairn_encoding::metadata::{CollectionKind, Type};
 pub use cairn_engine::{Direction, Family, Rows, SyncMode};
 pub use collection::Collection;

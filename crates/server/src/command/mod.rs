@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod connection;
 mod debug;
+mod dump;
 mod events;
 mod expire;
 mod flags;
@@ -290,6 +291,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         zset::COMMANDS,
         stream::COMMANDS,
         key::COMMANDS,
+        dump::COMMANDS,
         scan::COMMANDS,
         transaction::COMMANDS,
         pubsub::COMMANDS,

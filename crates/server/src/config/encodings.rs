@@ -36,6 +36,13 @@ pub struct Small {
     pub value: u64,
 }
 
+impl Small {
+    /// Whether an element of a small collection may have these bytes.
+    pub fn takes(&self, bytes: &[u8]) -> bool {
+        bytes.len() as u64 <= self.value
+    }
+}
+
 impl Encodings {
     pub fn small_hash(&self) -> Small {
         Small {

@@ -100,9 +100,8 @@ fn encoding_of_string(value: &[u8]) -> &'static str {
 }
 
 fn is_small(txn: &ReadTxn, key: &Key, version: u64, size: u64, small: Small) -> Result<bool> {
-    let fits = |bytes: &[u8]| bytes.len() as u64 <= small.value;
-    Ok(size <= small.entries
-        && every_row(txn, key, version, |sub, value| fits(sub) && fits(value))?)
+    let both = |sub: &[u8], value: &[u8]| small.takes(sub) && small.takes(value);
+    Ok(size <= small.entries && every_row(txn, key, version, both)?)
 }
 
 /// Whether all elements meet the condition; the walk ends at the first that does not.
