@@ -99,6 +99,20 @@ fn redacted<'a>(command: &Command, args: &Args<'a>) -> SmallVec<[&'a [u8]; 8]> {
                     .for_each(|word| *word = HIDDEN);
             }
         }
+        "migrate" => {
+            let mut at = 6;
+            while let Some(option) = args.get(at) {
+                let secrets = match option {
+                    option if is(option, "auth") => 1,
+                    option if is(option, "auth2") => 2,
+                    option if is(option, "keys") => break,
+                    _ => 0,
+                };
+                let hidden = words.iter_mut().skip(at + 1).take(secrets);
+                hidden.for_each(|word| *word = HIDDEN);
+                at += 1 + secrets;
+            }
+        }
         "config|set" => {
             for at in (2..args.len().saturating_sub(1)).step_by(2) {
                 let secrets = [

@@ -102,6 +102,10 @@ impl<'a> Scope<'a> {
         if !self.held.try_extend(&call.request()) {
             return Err(Error::Unlatched);
         }
+        // A unit that is alone is not started again.
+        if command.is_irrevocable() && !self.held.try_extend(&Request::everything()) {
+            return Err(Error::Unlatched);
+        }
         if let Some(tracker) = &self.session.tracker {
             tracker.read(command, args);
         }

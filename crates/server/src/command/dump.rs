@@ -1,6 +1,6 @@
 //! DUMP and RESTORE: values in the bytes of Redis' own.
 
-mod payload;
+pub mod payload;
 mod restore;
 
 use std::sync::atomic::Ordering;

@@ -88,6 +88,15 @@ pub enum Place {
     Counted { count_at: usize },
     /// The first half of what follows a word, which is looked for from argument `from` on.
     HalfBehind { word: &'static str, from: usize },
+    /// The argument at a position, unless it is empty and keys stand behind a word instead, which is looked for from
+    /// argument `from` on.
+    Unless {
+        position: usize,
+        word: &'static str,
+        from: usize,
+    },
+    /// All that follows a word.
+    AllBehind { word: &'static str, from: usize },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +153,23 @@ impl Keys {
                 Place::HalfBehind { word, from } => {
                     let behind = behind(args, word, from).unwrap_or_default();
                     for name in &behind[..behind.len() / 2] {
+                        visit(name, spec.access);
+                    }
+                }
+                Place::Unless {
+                    position,
+                    word,
+                    from,
+                } => {
+                    if let Some(name) = args.get(position)
+                        && (!name.is_empty()
+                            || behind(args, word, from).is_none_or(<[_]>::is_empty))
+                    {
+                        visit(name, spec.access);
+                    }
+                }
+                Place::AllBehind { word, from } => {
+                    for name in behind(args, word, from).unwrap_or_default() {
                         visit(name, spec.access);
                     }
                 }

@@ -21,6 +21,7 @@ mod introspection;
 mod key;
 mod keys;
 mod list;
+mod migrate;
 mod piecewise;
 mod pubsub;
 mod random;
@@ -269,6 +270,11 @@ impl Command {
         is_about_them && self.has(Flag::NoScript) || matches!(self.name, "ping" | "quit" | "reset")
     }
 
+    /// Whether what it does is seen elsewhere before it is committed, and cannot be taken back.
+    pub fn is_irrevocable(&self) -> bool {
+        self.name == "migrate"
+    }
+
     #[inline]
     pub fn accepts(&self, arguments: usize) -> bool {
         if self.arity >= 0 {
@@ -292,6 +298,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         stream::COMMANDS,
         key::COMMANDS,
         dump::COMMANDS,
+        migrate::COMMANDS,
         scan::COMMANDS,
         transaction::COMMANDS,
         pubsub::COMMANDS,

@@ -57,7 +57,7 @@ impl<'s> Reader<'s> {
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         let is_word = |text: &str| {
-            let is_part = |byte: u8| byte.is_ascii_uppercase() || b"=~*$".contains(&byte);
+            let is_part = |byte: u8| byte.is_ascii_uppercase() || b"=~*$2".contains(&byte);
             text.bytes().all(is_part)
         };
         // Names may have a slash or a colon in them.

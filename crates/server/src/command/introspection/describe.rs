@@ -86,8 +86,10 @@ struct Range {
 fn plain_range(specs: &[KeySpec]) -> Range {
     let mut whole = Range::default();
     for spec in specs {
-        let Place::Range { first, last, step } = spec.place else {
-            continue;
+        let (first, last, step) = match spec.place {
+            Place::Range { first, last, step } => (first, last, step),
+            Place::Unless { position, .. } => (position, position as i32, 1),
+            Place::Counted { .. } | Place::HalfBehind { .. } | Place::AllBehind { .. } => continue,
         };
         let range = Range {
             first: first as i64,
@@ -117,38 +119,12 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
         flags.push("variable_flags".into());
     }
     let int = |number: usize| Reply::Int(number as i64);
-    let mut search = None;
-    let (begins_at, kind, fields) = match spec.place {
-        Place::Range { first, last, step } => {
-            let from_first = if last < 0 {
-                i64::from(last)
-            } else {
-                i64::from(last) - first as i64
-            };
-            let fields = vec![
-                ("lastkey".into(), Reply::Int(from_first)),
-                ("keystep".into(), int(step)),
-                ("limit".into(), int(0)),
-            ];
-            (first, "range", fields)
-        }
-        Place::Counted { count_at } => {
-            let fields = vec![
-                ("keynumidx".into(), int(0)),
-                ("firstkey".into(), int(1)),
-                ("keystep".into(), int(1)),
-            ];
-            (count_at, "keynum", fields)
-        }
-        Place::HalfBehind { word, from } => {
-            search = Some(word);
-            let fields = vec![
-                ("lastkey".into(), Reply::Int(-1)),
-                ("keystep".into(), int(1)),
-                ("limit".into(), int(2)),
-            ];
-            (from, "range", fields)
-        }
+    let range = |last, step, limit| {
+        vec![
+            ("lastkey".into(), Reply::Int(last)),
+            ("keystep".into(), int(step)),
+            ("limit".into(), int(limit)),
+        ]
     };
     let found_by = |kind: &'static str, fields| {
         Reply::Map(vec![
@@ -156,18 +132,42 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
             ("spec".into(), Reply::Map(fields)),
         ])
     };
+    let index = |at| found_by("index", vec![("index".into(), int(at))]);
+    let behind = |word: &'static str, from| {
+        let search = vec![
+            ("keyword".into(), word.into()),
+            ("startfrom".into(), Reply::Int(from)),
+        ];
+        found_by("keyword", search)
+    };
+    let (begin, kind, fields) = match spec.place {
+        Place::Range { first, last, step } => {
+            let from_first = if last < 0 {
+                i64::from(last)
+            } else {
+                i64::from(last) - first as i64
+            };
+            (index(first), "range", range(from_first, step, 0))
+        }
+        Place::Counted { count_at } => {
+            let fields = vec![
+                ("keynumidx".into(), int(0)),
+                ("firstkey".into(), int(1)),
+                ("keystep".into(), int(1)),
+            ];
+            (index(count_at), "keynum", fields)
+        }
+        Place::HalfBehind { word, from } => (behind(word, from as i64), "range", range(-1, 1, 2)),
+        Place::Unless { position, .. } => (index(position), "range", range(0, 1, 0)),
+        Place::AllBehind { word, .. } => {
+            // Clients that look for the word from the end miss it where it is a key, too.
+            flags.push("incomplete".into());
+            (behind(word, -2), "range", range(-1, 1, 0))
+        }
+    };
     Reply::Map(vec![
         ("flags".into(), simple_set(flags.into_iter())),
-        (
-            "begin_search".into(),
-            match search {
-                None => found_by("index", vec![("index".into(), int(begins_at))]),
-                Some(word) => {
-                    let from = ("startfrom".into(), int(begins_at));
-                    found_by("keyword", vec![("keyword".into(), word.into()), from])
-                }
-            },
-        ),
+        ("begin_search".into(), begin),
         ("find_keys".into(), found_by(kind, fields)),
     ])
 }

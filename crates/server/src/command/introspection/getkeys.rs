@@ -77,5 +77,21 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let count = behind.len() / 2;
             (count > 0).then(|| (first..first + count).collect())
         }
+        Place::Unless {
+            position,
+            word,
+            from,
+        } => {
+            let behind = behind(call, word, from).unwrap_or_default();
+            match call.get(position)?.is_empty() {
+                true if behind.is_empty() => Some(vec![position]),
+                true => Some(Vec::new()),
+                false => behind.is_empty().then(|| vec![position]),
+            }
+        }
+        Place::AllBehind { word, from } => {
+            let behind = behind(call, word, from).unwrap_or_default();
+            Some((call.len() - behind.len()..call.len()).collect())
+        }
     }
 }
