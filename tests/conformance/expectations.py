@@ -21,6 +21,12 @@ from suite import Outcome
 HERE = Path(__file__).resolve().parent
 INDENT = 2
 
+# Tests of the source package that Redis 7.0.15 itself does not pass: they came with a patch from a later version.
+NOT_OF_THIS_VERSION = {
+    # A payload of version 12, which 7.0 refuses before it comes to the length that is meant.
+    "unit/dump": {"RESTORE fail with invalid payload size"},
+}
+
 
 class ListError(Exception):
     """A list that contradicts itself or the catalogue."""
@@ -71,7 +77,8 @@ class Expectations:
 
     def set_aside(self, unit: str) -> set:
         """What the run of the whole unit leaves out."""
-        return {entry.name for entry in self.listed + self.alone if entry.unit == unit}
+        aside = {entry.name for entry in self.listed + self.alone if entry.unit == unit}
+        return aside | NOT_OF_THIS_VERSION.get(unit, set())
 
     def occurrences(self, entries: list) -> int:
         return sum(self.catalogue[entry.unit].count(entry.name) for entry in entries)
