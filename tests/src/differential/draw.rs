@@ -5,6 +5,7 @@
 
 use fastrand::Rng;
 
+use super::dumps::{HAND_OVER, PAYLOADS};
 use super::grammar::Argv;
 
 /// A place in a command's grammar, filled anew each time.
@@ -52,6 +53,10 @@ pub enum Slot {
     Trim,
     Group,
     Consumer,
+    /// What RESTORE takes, or nearly so.
+    Payload,
+    /// A script that dumps and restores.
+    Handover,
     /// A whole other command.
     Command,
 }
@@ -92,6 +97,8 @@ impl Slot {
             "trim" => Slot::Trim,
             "group" => Slot::Group,
             "consumer" => Slot::Consumer,
+            "payload" => Slot::Payload,
+            "handover" => Slot::Handover,
             "command" => Slot::Command,
             _ => return None,
         })
@@ -201,6 +208,8 @@ impl Draw<'_> {
             },
             Slot::Group => self.one_of(&["g", "h", ""]).into(),
             Slot::Consumer => self.one_of(&["alice", "bob", "\u{7f}"]).into(),
+            Slot::Payload => self.payload(),
+            Slot::Handover => self.one_of(&HAND_OVER).into(),
             number => self.number(number),
         }
     }
@@ -254,6 +263,14 @@ impl Draw<'_> {
             argv.push(b"=".to_vec());
         }
         argv.push(threshold);
+    /// Damaged now and then.
+    fn payload(&mut self) -> Vec<u8> {
+        let mut payload = PAYLOADS[self.rng.usize(..PAYLOADS.len())].clone();
+        if self.chance(1, 10) {
+            let place = self.rng.usize(..payload.len());
+            payload[place] ^= 1 << self.rng.u32(..8);
+        }
+        payload
     }
 
     /// Usually where the command's own type lives.

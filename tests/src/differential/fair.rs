@@ -4,6 +4,8 @@
 //! with gigabytes. The generator asks before it sends anything, so a command spoiled into an unfair
 //! one is never seen.
 
+use super::dumps::HAND_OVER;
+
 /// Seconds from which a relative time is far, and beyond which its end might pass for an absolute one.
 const FAR: std::ops::RangeInclusive<i64> = 100_000..=100_000_000;
 /// Absolute seconds near which the clocks of the two servers might stand.
@@ -26,6 +28,21 @@ pub fn is_fair(argv: &[Vec<u8>]) -> bool {
         "EXPIREAT" => number(2).is_none_or(|at| absolute(at, 1)),
         "PEXPIREAT" => number(2).is_none_or(|at| absolute(at, 1000)),
         "SET" | "GETEX" => argv.windows(2).all(|pair| option(&pair[0], &pair[1])),
+        "RESTORE" => {
+            let is_absolute = argv.iter().any(|word| word.eq_ignore_ascii_case(b"ABSTTL"));
+            number(2).is_none_or(|ttl| match is_absolute {
+                true => absolute(ttl, 1000),
+                false => relative(ttl, 1000),
+            })
+        }
+        // Scripts have tests of their own: this one is for what it calls.
+        "EVAL" => {
+            let [_, script, keys, _, _, ttl] = argv else {
+                return false;
+            };
+            let is_known = HAND_OVER.iter().any(|known| script == known.as_bytes());
+            is_known && keys == b"2" && parsed(ttl).is_some_and(|ttl| relative(ttl, 1000))
+        }
         "SETRANGE" => number(2).is_none_or(|offset| !STRETCH.contains(&offset)),
         "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" => {
             number(2).is_none_or(|count| count == i64::MIN || count > -PICKS)

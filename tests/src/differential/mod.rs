@@ -13,6 +13,7 @@
 pub mod connection;
 mod draw;
 pub mod duel;
+pub mod dumps;
 pub mod fair;
 pub mod grammar;
 pub mod hashes;
@@ -72,6 +73,7 @@ pub fn grammar() -> Grammar {
         &sorted_sets::FAMILY,
         &streams::FAMILY,
         &keys::FAMILY,
+        &dumps::FAMILY,
         &connection::FAMILY,
     ])
 }

@@ -82,6 +82,7 @@ impl Rule {
             "HELLO" => Rule::Hello,
             "XINFO" | "XPENDING" => Rule::Stream,
             "OBJECT" if argv.len() == 3 => Rule::Kind,
+            "DUMP" => Rule::Kind,
             "RANDOMKEY" => pick(words(&["KEYS", "*"]), 1),
             "SRANDMEMBER" => population("SMEMBERS", argv, &[]).map_or(Rule::Exact, |p| pick(p, 1)),
             "HRANDFIELD" => population("HGETALL", argv, &[]).map_or(Rule::Exact, |p| pick(p, 2)),
