@@ -34,6 +34,12 @@ fn fill(client: &mut Client) -> Vec<String> {
             names.push(name);
         }
     }
+    for n in 1..=500 {
+        client.line(&format!("XADD stream {n}-1 field value:{n}"));
+    }
+    client.line("XGROUP CREATE stream group 0");
+    client.line("XREADGROUP GROUP group consumer COUNT 7 STREAMS stream >");
+    names.push("stream".into());
     for (name, length) in [("string:3", 3), ("string:large", 2_000_000)] {
         client.command(&["SET", name, &"x".repeat(length)]);
         names.push(name.into());
@@ -49,6 +55,7 @@ fn digest(client: &mut Client, name: &str) -> (Value, Value, usize) {
         b"set" => format!("SCARD {name}"),
         b"hash" => format!("HGET {name} f2"),
         b"zset" => format!("ZRANGE {name} 0 -1 WITHSCORES"),
+        b"stream" => format!("XPENDING {name} group"),
         _ => return (kind, Value::Null, 0),
     };
     let expires = client.line(&format!("TTL {name}")).as_int() > Some(0);

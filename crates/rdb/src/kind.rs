@@ -8,6 +8,7 @@ pub enum Kind {
     Set,
     Zset,
     Hash,
+    Stream,
 }
 
 /// In which form. The numbers are Redis'; those that are missing are modules'.
@@ -25,9 +26,11 @@ pub enum Form {
     ZsetZiplist = 12,
     HashZiplist = 13,
     ListOfZiplists = 14,
+    StreamBefore7 = 15,
     HashListpack = 16,
     ZsetListpack = 17,
     ListOfListpacks = 18,
+    Stream = 19,
 }
 
 impl Form {
@@ -45,9 +48,11 @@ impl Form {
             Form::ZsetZiplist,
             Form::HashZiplist,
             Form::ListOfZiplists,
+            Form::StreamBefore7,
             Form::HashListpack,
             Form::ZsetListpack,
             Form::ListOfListpacks,
+            Form::Stream,
         ]
         .into_iter()
         .find(|form| *form as u8 == byte)
@@ -62,6 +67,7 @@ impl Form {
             Form::Set | Form::SetIntset => Kind::Set,
             Form::ZsetOfText | Form::Zset | Form::ZsetZiplist | Form::ZsetListpack => Kind::Zset,
             Form::Hash | Form::HashZipmap | Form::HashZiplist | Form::HashListpack => Kind::Hash,
+            Form::StreamBefore7 | Form::Stream => Kind::Stream,
         }
     }
 }

@@ -24,6 +24,7 @@ mod listpack;
 pub mod lzf;
 mod quicklist;
 mod read;
+mod stream;
 pub mod string;
 mod unique;
 mod write;
@@ -33,9 +34,10 @@ mod zipmap;
 pub use footer::{opened, seal};
 pub use input::Input;
 pub use kind::Kind;
-pub use listpack::Listpack;
+pub use listpack::{Listpack, Value};
 pub use quicklist::Quicklist;
 pub use read::{Item, Payload};
+pub use stream::{Facts, Id, Nodes, Read};
 pub use write::Dump;
 
 /// Why a payload is not restored.

@@ -82,6 +82,11 @@ impl<'a> Elements<'a> {
         Ok(Some(value))
     }
 
+    /// The next one, where there must be one.
+    pub fn expect(&mut self) -> Result<Value<'a>, Corrupt> {
+        self.next()?.ok_or(Corrupt)
+    }
+
     fn value(&mut self) -> Result<Value<'a>, Corrupt> {
         let input = &mut self.input;
         let first = input.byte()?;
@@ -209,6 +214,17 @@ impl Listpack {
         let (length, width) = backward_length(self.bytes.len() - start);
         self.bytes.extend_from_slice(&length[..width]);
         self.count += 1;
+    }
+
+    /// How many bytes both would take as one.
+    pub fn joined_size(&self, other: &Listpack) -> usize {
+        self.size() + other.bytes.len() - HEADER
+    }
+
+    /// Appends the elements of another.
+    pub fn append(&mut self, other: Listpack) {
+        self.bytes.extend_from_slice(&other.bytes[HEADER..]);
+        self.count += other.count;
     }
 
     pub fn finish(mut self) -> Vec<u8> {

@@ -4,6 +4,7 @@ use cairn_resp::number;
 
 use crate::kind::Form;
 use crate::listpack::Value;
+use crate::stream::{self, Facts, Id, Read};
 use crate::unique::{Suspects, Unique};
 use crate::{Corrupt, Input, Kind, Refused, footer, intset, listpack, quicklist, ziplist, zipmap};
 
@@ -20,14 +21,32 @@ pub enum Item<'a> {
     Scored(&'a [u8], f64),
     /// A field of a hash.
     Field(&'a [u8], &'a [u8]),
+    /// An entry of a stream: fields and values, one after the other.
+    Entry(Id, &'a [Value<'a>]),
+    /// What is known of a stream: behind its entries.
+    Facts(Facts),
+    /// A group of a stream, whose consumers follow.
+    Group {
+        name: &'a [u8],
+        last: Id,
+        read: Read,
+    },
+    /// A consumer of the last group, and what it has pending follows.
+    Consumer { name: &'a [u8], seen_ms: u64 },
+    /// An entry that the last consumer has pending.
+    Pending {
+        id: Id,
+        delivered_ms: u64,
+        deliveries: u64,
+    },
 }
 
 impl Item<'_> {
-    /// What there may be only once in a collection.
+    /// What there may be only once in a collection. (A stream's reader sees to that itself.)
     fn name(&self) -> Option<&[u8]> {
         match self {
-            Item::String(_) | Item::Element(_) => None,
             Item::Member(name) | Item::Scored(name, _) | Item::Field(name, _) => Some(name),
+            _ => None,
         }
     }
 }
@@ -150,6 +169,8 @@ impl<'a> Payload<'a> {
                 read_small(self.kind(), || elements.next(), visit)
             }
             Form::ListOfListpacks => quicklist::read(&mut input, visit),
+            Form::StreamBefore7 => stream::read(&mut input, false, visit),
+            Form::Stream => stream::read(&mut input, true, visit),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::kind::Form;
 use crate::listpack::Listpack;
 use crate::quicklist::Quicklist;
+use crate::stream::{self, Facts, Id, Nodes, Read};
 use crate::{footer, intset, string};
 
 /// A payload under construction.
@@ -67,6 +68,42 @@ impl Dump {
 
     pub fn of_list(list: Quicklist) -> Dump {
         Dump(list.finish())
+    }
+
+    pub fn stream() -> Nodes {
+        Nodes::new(Dump::new(Form::Stream).0)
+    }
+
+    /// To be followed by a [`Dump::count`] of groups, and the groups.
+    pub fn of_stream(nodes: Nodes, facts: &Facts) -> Dump {
+        let mut out = nodes.finish();
+        stream::append_facts(facts, &mut out);
+        Dump(out)
+    }
+
+    /// To be followed by a count of what is pending, a [`Dump::delivery`] for each, and a count of consumers.
+    pub fn group(&mut self, name: &[u8], last: Id, read: Read) {
+        stream::append_group(name, last, read, &mut self.0);
+    }
+
+    pub fn delivery(&mut self, id: Id, delivered_ms: u64, deliveries: u64) {
+        stream::append_id(id, &mut self.0);
+        stream::append_time(delivered_ms, &mut self.0);
+        self.count(deliveries);
+    }
+
+    /// To be followed by a count of what is pending, and a [`Dump::owned`] for each.
+    pub fn consumer(&mut self, name: &[u8], seen_ms: u64) {
+        self.part(name);
+        stream::append_time(seen_ms, &mut self.0);
+    }
+
+    pub fn owned(&mut self, id: Id) {
+        stream::append_id(id, &mut self.0);
+    }
+
+    pub fn count(&mut self, count: u64) {
+        string::append_length(count, &mut self.0);
     }
 
     pub fn part(&mut self, part: &[u8]) {

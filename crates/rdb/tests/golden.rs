@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use cairn_rdb::{Corrupt, Dump, Item, Kind, Listpack, Payload, Refused, seal};
+use cairn_rdb::{Corrupt, Dump, Id, Item, Kind, Listpack, Payload, Read, Refused, seal};
 use cairn_resp::number::{format_double, parse_f64, parse_i64};
+
+#[path = "../fuzz/checks.rs"]
+mod checks;
 
 struct Golden {
     note: &'static str,
@@ -27,6 +30,7 @@ fn golden() -> impl Iterator<Item = Golden> {
                 "set" => Kind::Set,
                 "zset" => Kind::Zset,
                 "hash" => Kind::Hash,
+                "stream" => Kind::Stream,
                 _ => panic!("{kind}"),
             },
             payload: bytes_of(payload),
@@ -64,13 +68,55 @@ fn content(payload: &[u8]) -> Result<Vec<Vec<u8>>, Refused> {
                 (score, vec![member.to_vec(), text])
             }
             Item::Field(field, value) => (0.0, vec![field.to_vec(), value.to_vec()]),
+            item => (0.0, stream_words(item)),
         });
         Ok::<_, Corrupt>(())
     })?;
-    if !matches!(payload.kind(), Kind::String | Kind::List) {
+    if matches!(payload.kind(), Kind::Set | Kind::Zset | Kind::Hash) {
         items.sort_by(|a, b| a.partial_cmp(b).unwrap());
     }
     Ok(items.into_iter().flat_map(|(_, parts)| parts).collect())
+}
+
+/// A part of a stream, as the file writes it.
+fn stream_words(item: Item<'_>) -> Vec<Vec<u8>> {
+    let text = |id: Id| format!("{}-{}", id.ms, id.seq);
+    let name = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+    let word = match item {
+        Item::Entry(id, words) => {
+            let words = words.iter().map(|word| word.with(<[u8]>::to_vec));
+            return std::iter::once(text(id).into_bytes())
+                .chain(words)
+                .collect();
+        }
+        Item::Facts(facts) => {
+            let ids = [facts.last, facts.first, facts.deleted].map(text).join(":");
+            format!("facts:{}:{ids}:{}", facts.length, facts.added)
+        }
+        Item::Group {
+            name: group,
+            last,
+            read,
+        } => {
+            let read = match read {
+                Read::Known(read) => read.to_string(),
+                Read::Unknown => "unknown".into(),
+                Read::Untold => "untold".into(),
+            };
+            format!("group:{}:{}:{read}", name(group), text(last))
+        }
+        Item::Consumer {
+            name: consumer,
+            seen_ms,
+        } => format!("consumer:{}:{seen_ms}", name(consumer)),
+        Item::Pending {
+            id,
+            delivered_ms,
+            deliveries,
+        } => format!("pending:{}:{delivered_ms}:{deliveries}", text(id)),
+        other => panic!("{other:?}"),
+    };
+    vec![word.into_bytes()]
 }
 
 #[test]
@@ -84,6 +130,7 @@ fn what_redis_wrote_is_read() {
     {
         assert_eq!(Payload::open(&payload).unwrap().kind(), kind, "{note}");
         assert_eq!(content(&payload).unwrap(), expected, "{note}");
+        checks::check_content(&payload[..payload.len() - 10]);
     }
 }
 
@@ -123,6 +170,9 @@ fn written(golden: &Golden) -> Option<Vec<u8>> {
         }
         16 => Dump::small_hash(listpack()).seal(),
         17 => Dump::small_zset(listpack()).seal(),
+        19 if !golden.note.contains("CONFIG") && !golden.note.contains("XDEL") => {
+            checks::rewritten_stream(&Payload::open(&golden.payload).unwrap())
+        }
         18 if !golden.note.contains("CONFIG") && !golden.note.contains("DEBUG") => {
             let mut list = Dump::list();
             content.iter().for_each(|element| list.push(element));
@@ -156,11 +206,37 @@ fn what_is_written_are_the_bytes_of_redis() {
     assert!(same > 10, "{same}");
 }
 
+/// Length, last, first and largest deleted ID, number of entries ever added; and no group.
+const FACTS_OF_TWO: &[u8] = b"\x02\x09\x00\x00\x00\x00\x00\x02\x00";
+/// The same and two groups that have read nothing.
+const TWINS: &[u8] =
+    b"\x02\x09\x00\x00\x00\x00\x00\x02\x02\x01g\x00\x00\x00\x00\x00\x01g\x00\x00\x00\x00\x00";
+
+/// Of nodes that have one entry each.
+fn stream(ids: &[(u8, u8)], facts: &[u8]) -> Vec<u8> {
+    let mut content = vec![19, ids.len() as u8];
+    for (ms, seq) in ids {
+        let node = b"\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81f\x02\0\x01\x02\x01\0\x01\0\x01\x81v\x02\x04\x01\xff";
+        content.extend([16, 0, 0, 0, 0, 0, 0, 0, *ms, 0, 0, 0, 0, 0, 0, 0, *seq]);
+        content.push(node.len() as u8);
+        content.extend_from_slice(node);
+    }
+    content.extend_from_slice(facts);
+    content
+}
+
+#[test]
+fn the_streams_that_are_refused_lack_little() {
+    let mut payload = stream(&[(1, 0), (2, 0)], FACTS_OF_TWO);
+    seal(&mut payload);
+    assert!(content(&payload).is_ok());
+}
+
 /// Each with a footer that is right.
 #[test]
 fn what_makes_no_sense_is_refused() {
     let one_zset = |score: f64| [&b"\x05\x01\x01a"[..], &score.to_le_bytes()].concat();
-    let refused: [(&str, Vec<u8>); 17] = [
+    let refused: [(&str, Vec<u8>); 24] = [
         ("nothing", b"".to_vec()),
         ("no such form", b"\x08\x01a".to_vec()),
         ("a module", b"\x07\x01a".to_vec()),
@@ -199,6 +275,28 @@ fn what_makes_no_sense_is_refused() {
             b"\x02\x81\xff\xff\xff\xff\xff\xff\xff\xff\x01a".to_vec(),
         ),
         ("a node of no kind", b"\x12\x01\x03\x01a".to_vec()),
+        ("a stream that ends", stream(&[(1, 0)], b"")),
+        (
+            "a stream of more entries",
+            stream(&[(1, 0)], b"\x02\x09\x00\x00\x00\x00\x00\x02\x00"),
+        ),
+        (
+            "an entry above the last ID",
+            stream(&[(1, 0)], b"\x01\x00\x09\x00\x00\x00\x00\x01\x00"),
+        ),
+        (
+            "entries that do not rise",
+            stream(&[(2, 0), (1, 0)], FACTS_OF_TWO),
+        ),
+        (
+            "nodes that do not rise",
+            stream(&[(1, 0), (1, 0)], FACTS_OF_TWO),
+        ),
+        (
+            "an entry of the lowest ID",
+            stream(&[(0, 0), (1, 0)], FACTS_OF_TWO),
+        ),
+        ("groups of one name", stream(&[(1, 0), (2, 0)], TWINS)),
     ];
     for (what, mut payload) in refused {
         if what.starts_with("a zset with") {

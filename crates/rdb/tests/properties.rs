@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use cairn_rdb::{Corrupt, Dump, Item, Listpack, Payload};
+use cairn_rdb::{Corrupt, Dump, Facts, Id, Item, Listpack, Payload};
 use cairn_resp::number::{format_double, parse_i64};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -37,6 +37,7 @@ fn read(payload: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
                 }
                 Item::Scored(member, score) => (member.to_vec(), score.to_le_bytes().to_vec()),
                 Item::Field(field, value) => (field.to_vec(), value.to_vec()),
+                other => panic!("{other:?}"),
             });
             Ok::<_, Corrupt>(())
         })
@@ -114,6 +115,47 @@ proptest! {
         let read_back = |payload: Vec<u8>| BTreeMap::from_iter(read(&payload));
         prop_assert_eq!(&read_back(dump.seal()), &expected);
         prop_assert_eq!(&read_back(Dump::small_zset(small).seal()), &expected);
+    }
+
+    #[test]
+    fn streams_come_back(entries in vec((0u64..3, 0u64..500, vec(bytes(), 1..4)), 0..200)) {
+        let mut nodes = Dump::stream();
+        let mut expected = Vec::new();
+        let mut id = Id::default();
+        for (ms, seq, values) in &entries {
+            id = match ms {
+                0 => Id { ms: id.ms, seq: id.seq + seq + 1 },
+                _ => Id { ms: id.ms + ms, seq: *seq },
+            };
+            let words: Vec<&[u8]> = values.iter().flat_map(|value| [&b"f"[..], value]).collect();
+            nodes.push(id, &words);
+            expected.push((id, words.concat()));
+        }
+        let facts = Facts {
+            length: entries.len() as u64,
+            last: id,
+            first: expected.first().map_or(Id::default(), |(id, _)| *id),
+            deleted: Id { ms: 7, seq: 8 },
+            added: u64::MAX,
+        };
+        let mut dump = Dump::of_stream(nodes, &facts);
+        dump.count(0);
+        let payload = dump.seal();
+        let payload = Payload::open(&payload).unwrap();
+        prop_assert_eq!(payload.check(), Ok(()));
+        let mut found = Vec::new();
+        let read = payload.read(&mut |item| {
+            match item {
+                Item::Entry(id, words) => {
+                    let words: Vec<Vec<u8>> = words.iter().map(|w| w.with(<[u8]>::to_vec)).collect();
+                    found.push((id, words.concat()));
+                }
+                other => assert_eq!(other, Item::Facts(facts)),
+            }
+            Ok::<_, Corrupt>(())
+        });
+        prop_assert!(read.is_ok());
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A whole new hash, set or list, element by element, for what comes from outside. (`zset::Builder` does the same
-//! for sorted sets.)
+//! A whole new hash, set or list, element by element, for what comes from outside. (`zset::Builder` and
+//! `stream::Builder` do the same for sorted sets and streams.)
 
 use cairn_encoding::LIST_ORIGIN;
 use cairn_encoding::chunk::index_sub;

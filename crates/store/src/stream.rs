@@ -6,6 +6,7 @@
 //!
 //! A stream that has no entries left goes on to exist, with its last ID and its groups.
 
+mod build;
 mod group;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use cairn_encoding::row::RowBytes;
 use cairn_encoding::stream::{Head, Sub, entry_sub};
 use cairn_engine::{Direction, EngineError, Family, Rows};
 
+pub use build::Builder;
 pub use cairn_encoding::stream::{Fields, Id, append_field};
 pub use group::{Delivery, Group};
 

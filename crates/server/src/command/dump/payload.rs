@@ -1,6 +1,8 @@
 //! The value of a key as a payload: in the form that Redis would choose, with the same limits, so that it says the
 //! same of it when it has restored it.
 
+mod stream;
+
 use cairn_rdb::{Dump, Listpack};
 use cairn_resp::number;
 use cairn_store::{
@@ -21,9 +23,7 @@ pub fn of_key(txn: &ReadTxn, name: &[u8], most: usize) -> Result<Option<Vec<u8>>
     let dump = match shape {
         Shape::Inline { .. } | Shape::Chunked { .. } => writing.string()?,
         Shape::List { .. } => writing.list()?,
-        Shape::Stream { .. } => {
-            return Err(Error::fixed("ERR streams cannot be dumped yet"));
-        }
+        Shape::Stream { .. } => stream::dump(&writing)?,
         Shape::Collection { kind, .. } => match kind {
             CollectionKind::Hash => writing.hash()?,
             CollectionKind::Set => writing.set()?,

@@ -1,7 +1,8 @@
 //! RESTORE. A payload is checked as a whole before anything is changed: see `cairn_rdb`.
 
-use cairn_rdb::{Corrupt, Item, Kind, Payload, Refused};
+use cairn_rdb::{Corrupt, Item, Kind, Payload, Read, Refused};
 use cairn_resp::Reply;
+use cairn_store::stream::{self, Id, append_field};
 use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, string, zset};
 
 use crate::command::args::{self, Args};
@@ -146,6 +147,7 @@ fn build(
             builder.finish(txn, expire_ms)?;
             Ok(())
         }
+        Kind::Stream => build_stream(txn, name, payload, expire_ms),
         Kind::List | Kind::Set | Kind::Hash => {
             let mut builder = Builder::new(txn, name);
             payload.read(&mut |item| match item {
@@ -162,4 +164,44 @@ fn build(
             Ok(())
         }
     }
+}
+
+fn build_stream(
+    txn: &mut WriteTxn,
+    name: &[u8],
+    payload: &Payload<'_>,
+    expire_ms: u64,
+) -> Result<(), Stopped> {
+    let id = |id: cairn_rdb::Id| Id::new(id.ms, id.seq);
+    let mut builder = stream::Builder::new(txn, name);
+    let mut entry = Vec::new();
+    payload.read(&mut |item| match item {
+        Item::Entry(at, words) => {
+            entry.clear();
+            for word in words {
+                word.with(|word| append_field(&mut entry, word));
+            }
+            Ok(builder.entry(txn, id(at), &entry)?)
+        }
+        Item::Facts(facts) => {
+            builder.facts(id(facts.last), id(facts.deleted), facts.added);
+            Ok(())
+        }
+        Item::Group { name, last, read } => {
+            let read = match read {
+                Read::Known(read) => Some(Some(read)),
+                Read::Unknown => Some(None),
+                Read::Untold => None,
+            };
+            Ok(builder.group(txn, name, id(last), read)?)
+        }
+        Item::Consumer { name, seen_ms } => Ok(builder.consumer(txn, name, seen_ms)?),
+        Item::Pending {
+            id: at,
+            delivered_ms,
+            deliveries,
+        } => Ok(builder.pending(txn, id(at), delivered_ms, deliveries)?),
+        _ => Err(Stopped::Corrupt),
+    })?;
+    Ok(builder.finish(txn, expire_ms)?)
 }
