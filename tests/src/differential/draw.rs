@@ -201,11 +201,7 @@ impl Draw<'_> {
             Slot::Id => self.id(),
             Slot::IdBound => self.id_bound(),
             Slot::NewId => self.new_id(),
-            Slot::ReadId => match self.rng.u32(..5) {
-                0 => self.id(),
-                1 => b"0".to_vec(),
-                _ => b">".to_vec(),
-            },
+            Slot::ReadId => self.read_id(),
             Slot::Group => self.one_of(&["g", "h", ""]).into(),
             Slot::Consumer => self.one_of(&["alice", "bob", "\u{7f}"]).into(),
             Slot::Payload => self.payload(),
@@ -214,55 +210,6 @@ impl Draw<'_> {
         }
     }
 
-    /// Most entries have this time, so that IDs meet.
-    const USUAL_MS: u64 = 7;
-
-    fn id(&mut self) -> Vec<u8> {
-        let ms = match self.rng.u32(..4) {
-            0 => self.rng.u64(..10),
-            _ => Self::USUAL_MS,
-        };
-        match self.rng.u32(..60) {
-            0 => u64::MAX.to_string().into_bytes(),
-            1 => format!("{0}-{0}", u64::MAX).into_bytes(),
-            2..=8 => ms.to_string().into_bytes(),
-            _ => format!("{ms}-{}", self.rng.u64(..40)).into_bytes(),
-        }
-    }
-
-    fn id_bound(&mut self) -> Vec<u8> {
-        match self.rng.u32(..6) {
-            0 => b"-".to_vec(),
-            1 => b"+".to_vec(),
-            2 => [b"(", &self.id()[..]].concat(),
-            _ => self.id(),
-        }
-    }
-
-    fn new_id(&mut self) -> Vec<u8> {
-        match self.rng.u32(..20) {
-            0 => self.id(),
-            1 => format!("{}-*", self.rng.u64(..10)).into_bytes(),
-            _ => format!("{}-*", Self::USUAL_MS).into_bytes(),
-        }
-    }
-
-    fn trim(&mut self, argv: &mut Argv) {
-        let strategy = self.one_of(&["MAXLEN", "MINID"]);
-        argv.push(self.in_some_case(strategy));
-        let threshold = match strategy {
-            // What goes then depends on how entries lie in memory; so much is never there.
-            "MAXLEN" if self.chance(1, 6) => {
-                argv.push(b"~".to_vec());
-                b"1000000".to_vec()
-            }
-            "MAXLEN" => self.rng.u64(..30).to_string().into_bytes(),
-            _ => self.id(),
-        };
-        if self.chance(1, 6) {
-            argv.push(b"=".to_vec());
-        }
-        argv.push(threshold);
     /// Damaged now and then.
     fn payload(&mut self) -> Vec<u8> {
         let mut payload = PAYLOADS[self.rng.usize(..PAYLOADS.len())].clone();

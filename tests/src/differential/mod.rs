@@ -17,6 +17,7 @@ pub mod dumps;
 pub mod fair;
 pub mod grammar;
 pub mod hashes;
+mod ids;
 pub mod judge;
 pub mod keys;
 #[cfg(test)]
