@@ -27,6 +27,8 @@ pub enum Reply {
     /// A bulk known at compile time: the name of a type, an encoding.
     Static(&'static str),
     Double(f64),
+    /// A double in the notation of coordinates.
+    HumanDouble(f64),
     Bool(bool),
     Null,
     NullArray,
@@ -113,6 +115,7 @@ impl Reply {
             Reply::Shared(bytes, start) => out.bulk(&bytes[start..]),
             Reply::Static(text) => out.bulk(text),
             Reply::Double(value) => out.double(value),
+            Reply::HumanDouble(value) => out.human_double(value),
             Reply::Bool(value) => out.bool(value),
             Reply::Null => out.null(),
             Reply::NullArray => out.null_array(),

@@ -15,7 +15,7 @@
 //!
 //! The aggregate methods write a header only; the caller then writes as many values as it announced.
 
-use crate::number::format_double;
+use crate::number::{format_double, format_human_double};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
@@ -143,6 +143,16 @@ impl<'a> Writer<'a> {
                 format_double(value, self.out);
                 self.out.extend_from_slice(b"\r\n");
             }
+        }
+    }
+
+    /// The same in another notation, see [`format_human_double`].
+    pub fn human_double(&mut self, value: f64) {
+        let mut text = Vec::new();
+        format_human_double(value, &mut text);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(b',', &text),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use cairn_resp::number::format_double;
+use cairn_resp::number::{format_double, format_human_double, parse_f64};
 use cairn_resp::{Limits, Protocol, Reply, Value, Writer, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -64,6 +64,7 @@ fn reply() -> impl Strategy<Value = Reply> {
             Reply::Shared(bytes.into(), from)
         }),
         double.prop_map(Reply::Double),
+        (-180.0..180.0).prop_map(Reply::HumanDouble),
         any::<bool>().prop_map(Reply::Bool),
         bytes().prop_map(|text| Reply::Verbatim("txt", text)),
         "-?[1-9][0-9]{0,40}".prop_map(|digits| Reply::BigNumber(digits.into_bytes())),
@@ -111,6 +112,14 @@ fn meaning(reply: &Reply, protocol: Protocol) -> Value {
             let mut text = Vec::new();
             format_double(*value, &mut text);
             Value::Bulk(text)
+        }
+        Reply::HumanDouble(value) => {
+            let mut text = Vec::new();
+            format_human_double(*value, &mut text);
+            match parse_f64(&text) {
+                Some(value) if resp3 => Value::Double(value),
+                _ => Value::Bulk(text),
+            }
         }
         Reply::Bool(value) if resp3 => Value::Bool(*value),
         Reply::Bool(value) => Value::Int(i64::from(*value)),

@@ -19,5 +19,6 @@ pub const FAMILY: Family = Family {
         (1, "RESET"),
         (3, "SELECT <db>"),
         (6, "COMMAND GETKEYS <command>"),
+        (4, "COMMAND GETKEYSANDFLAGS <command>"),
     ],
 };

@@ -24,6 +24,10 @@ pub enum Slot {
     Value,
     Int,
     Float,
+    Longitude,
+    Latitude,
+    /// How far a search reaches, in any unit.
+    Radius,
     Score,
     ScoreBound,
     LexBound,
@@ -74,6 +78,9 @@ impl Slot {
             "value" => Slot::Value,
             "int" => Slot::Int,
             "float" => Slot::Float,
+            "longitude" => Slot::Longitude,
+            "latitude" => Slot::Latitude,
+            "radius" => Slot::Radius,
             "score" => Slot::Score,
             "scorebound" => Slot::ScoreBound,
             "lexbound" => Slot::LexBound,
@@ -105,8 +112,8 @@ impl Slot {
     }
 }
 
-/// The initials of the home keys of the six types, and of the sorted sets in order of name.
-const INITIALS: [char; 7] = ['s', 'h', 'l', 't', 'z', 'y', 'x'];
+/// The initials of the home keys of the six types, of the sorted sets in order of name, and of those of positions.
+const INITIALS: [char; 8] = ['s', 'h', 'l', 't', 'z', 'y', 'x', 'g'];
 const KEYS_PER_INITIAL: usize = 3;
 
 /// Keys that a layout or a pattern might stumble over.

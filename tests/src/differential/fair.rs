@@ -52,9 +52,10 @@ pub fn is_fair(argv: &[Vec<u8>]) -> bool {
             number(4).is_none_or(|idle| idle <= 0 || idle >= PENDING_FOR_LONG)
         }
         // Anything else asks for the table of all commands, which is another test's business.
-        "COMMAND" => argv
-            .get(1)
-            .is_some_and(|sub| sub.eq_ignore_ascii_case(b"GETKEYS")),
+        "COMMAND" => argv.get(1).is_some_and(|sub| {
+            let asks = [b"GETKEYS".as_slice(), b"GETKEYSANDFLAGS"];
+            asks.iter().any(|word| sub.eq_ignore_ascii_case(word))
+        }),
         _ => true,
     }
 }

@@ -15,6 +15,7 @@ mod draw;
 pub mod duel;
 pub mod dumps;
 pub mod fair;
+pub mod geo;
 pub mod grammar;
 pub mod hashes;
 mod ids;
@@ -73,6 +74,7 @@ pub fn grammar() -> Grammar {
         &sets::FAMILY,
         &sorted_sets::FAMILY,
         &streams::FAMILY,
+        &geo::FAMILY,
         &keys::FAMILY,
         &dumps::FAMILY,
         &connection::FAMILY,

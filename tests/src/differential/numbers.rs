@@ -122,6 +122,9 @@ impl Draw<'_> {
     pub(super) fn number(&mut self, slot: Slot) -> Vec<u8> {
         match slot {
             Slot::Float => self.float(),
+            Slot::Longitude => self.degree(180.0, 13.0..16.0),
+            Slot::Latitude => self.degree(85.05112878, 37.0..39.0),
+            Slot::Radius => self.radius(),
             Slot::Score => self.score(),
             Slot::ScoreBound => self.score_bound(),
             Slot::LexBound => self.lex_bound(),
@@ -166,6 +169,31 @@ impl Draw<'_> {
     }
 
     /// Few distinct scores make ties, many make long runs of blocks.
+    /// Anywhere, at the edge of the map, or near others.
+    fn degree(&mut self, edge: f64, near: std::ops::Range<f64>) -> Vec<u8> {
+        let degree = match self.rng.u32(..40) {
+            0 => return self.float(),
+            1 => edge,
+            2 => -edge,
+            3..=12 => edge * (2.0 * self.rng.f64() - 1.0),
+            _ => near.start + (near.end - near.start) * self.rng.f64(),
+        };
+        degree.to_string().into_bytes()
+    }
+
+    fn radius(&mut self) -> Vec<u8> {
+        match self.rng.u32(..20) {
+            0 => self.float(),
+            1 => b"0".to_vec(),
+            2..=10 => (300.0 * self.rng.f64()).to_string().into_bytes(),
+            // From a millimeter to more than the whole earth.
+            _ => 10_f64
+                .powf(11.0 * self.rng.f64() - 3.0)
+                .to_string()
+                .into_bytes(),
+        }
+    }
+
     fn score(&mut self) -> Vec<u8> {
         match self.rng.u32(..12) {
             0 => self.float(),

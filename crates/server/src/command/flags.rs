@@ -150,6 +150,7 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
         "list" => Some("list"),
         "set" => Some("set"),
         "sorted-set" => Some("sortedset"),
+        "geo" => Some("geo"),
         _ => None,
     });
     let is_administrative = flags.has(Flag::Admin) || flags.has(Flag::Administrative);

@@ -97,6 +97,8 @@ pub enum Place {
     },
     /// All that follows a word.
     AllBehind { word: &'static str, from: usize },
+    /// Behind a word that may stand anywhere from `from` on.
+    Behind { word: &'static str, from: usize },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,6 +173,13 @@ impl Keys {
                 Place::AllBehind { word, from } => {
                     for name in behind(args, word, from).unwrap_or_default() {
                         visit(name, spec.access);
+                    }
+                }
+                Place::Behind { word, from } => {
+                    for pair in args.rest(from).windows(2) {
+                        if is(pair[0], word) {
+                            visit(pair[1], spec.access);
+                        }
                     }
                 }
             }

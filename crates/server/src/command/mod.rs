@@ -16,12 +16,14 @@ mod events;
 mod expire;
 mod flags;
 mod function;
+mod geo;
 mod hash;
 mod introspection;
 mod key;
 mod keys;
 mod list;
 mod migrate;
+mod partial_sort;
 mod piecewise;
 mod pubsub;
 mod random;
@@ -296,6 +298,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         set::COMMANDS,
         zset::COMMANDS,
         stream::COMMANDS,
+        geo::COMMANDS,
         key::COMMANDS,
         dump::COMMANDS,
         migrate::COMMANDS,

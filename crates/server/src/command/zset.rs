@@ -8,8 +8,10 @@ mod random;
 mod range;
 mod reply;
 mod sorted;
+mod window;
 
 pub(super) use pop::{parse_pops, pop_first, pop_one};
+pub(super) use window::{OVERHEAD, WINDOW, Window};
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};

@@ -89,7 +89,10 @@ fn plain_range(specs: &[KeySpec]) -> Range {
         let (first, last, step) = match spec.place {
             Place::Range { first, last, step } => (first, last, step),
             Place::Unless { position, .. } => (position, position as i32, 1),
-            Place::Counted { .. } | Place::HalfBehind { .. } | Place::AllBehind { .. } => continue,
+            Place::Counted { .. }
+            | Place::Behind { .. }
+            | Place::HalfBehind { .. }
+            | Place::AllBehind { .. } => continue,
         };
         let range = Range {
             first: first as i64,
@@ -157,6 +160,7 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
             ];
             (index(count_at), "keynum", fields)
         }
+        Place::Behind { word, from } => (behind(word, from as i64), "range", range(0, 1, 0)),
         Place::HalfBehind { word, from } => (behind(word, from as i64), "range", range(-1, 1, 2)),
         Place::Unless { position, .. } => (index(position), "range", range(0, 1, 0)),
         Place::AllBehind { word, .. } => {

@@ -4,6 +4,7 @@
 use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
+use crate::command::args::is;
 use crate::command::keys::{Access, Place, behind};
 use crate::command::{Args, Command, Flag, find};
 use crate::session::Session;
@@ -92,6 +93,12 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
         Place::AllBehind { word, from } => {
             let behind = behind(call, word, from).unwrap_or_default();
             Some((call.len() - behind.len()..call.len()).collect())
+        }
+        // The word may be missing; if there are several, Redis tells of the first.
+        Place::Behind { word, from } => {
+            let mut words = (from..call.len()).zip(call.rest(from).windows(2));
+            let found = words.find(|(_, pair)| is(pair[0], word));
+            Some(found.map(|(at, _)| at + 1).into_iter().collect())
         }
     }
 }
