@@ -112,8 +112,9 @@ impl Slot {
     }
 }
 
-/// The initials of the home keys of the six types, of the sorted sets in order of name, and of those of positions.
-const INITIALS: [char; 8] = ['s', 'h', 'l', 't', 'z', 'y', 'x', 'g'];
+/// The initials of the home keys of the six types, of the sorted sets in order of name, of those of positions, and of
+/// HyperLogLogs.
+const INITIALS: [char; 9] = ['s', 'h', 'l', 't', 'z', 'y', 'x', 'g', 'p'];
 const KEYS_PER_INITIAL: usize = 3;
 
 /// Keys that a layout or a pattern might stumble over.

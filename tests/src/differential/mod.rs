@@ -18,6 +18,7 @@ pub mod fair;
 pub mod geo;
 pub mod grammar;
 pub mod hashes;
+pub mod hyperloglogs;
 mod ids;
 pub mod judge;
 pub mod keys;
@@ -69,6 +70,7 @@ pub struct Options {
 pub fn grammar() -> Grammar {
     Grammar::new(&[
         &strings::FAMILY,
+        &hyperloglogs::FAMILY,
         &hashes::FAMILY,
         &lists::FAMILY,
         &sets::FAMILY,

@@ -151,6 +151,7 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
         "set" => Some("set"),
         "sorted-set" => Some("sortedset"),
         "geo" => Some("geo"),
+        "hyperloglog" => Some("hyperloglog"),
         _ => None,
     });
     let is_administrative = flags.has(Flag::Admin) || flags.has(Flag::Administrative);

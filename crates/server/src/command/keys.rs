@@ -30,6 +30,7 @@ pub enum Purpose {
     Delete,
     /// Both returns the value and changes it: GETSET, INCR.
     AccessUpdate,
+    AccessInsert,
     AccessDelete,
 }
 
@@ -69,6 +70,7 @@ impl Access {
             Purpose::Insert => &["insert"],
             Purpose::Delete => &["delete"],
             Purpose::AccessUpdate => &["access", "update"],
+            Purpose::AccessInsert => &["access", "insert"],
             Purpose::AccessDelete => &["access", "delete"],
         });
         names

@@ -18,6 +18,7 @@ mod flags;
 mod function;
 mod geo;
 mod hash;
+mod hyperloglog;
 mod introspection;
 mod key;
 mod keys;
@@ -205,6 +206,8 @@ impl Command {
     pub fn all_flags(&self) -> Flags {
         match self.handler {
             Handler::Point(_) | Handler::Read(_) => self.flags.with(&[Flag::ReadOnly]),
+            // It reads as far as anybody else is concerned, and keeps what it found out: PFCOUNT.
+            Handler::Write(_) if self.flags.has(Flag::ReadOnly) => self.flags,
             Handler::Write(_) | Handler::Exclusive(_) => self.flags.with(&[Flag::Write]),
             Handler::Blocking(_) if self.flags.has(Flag::ReadOnly) => {
                 self.flags.with(&[Flag::Blocking])
@@ -292,6 +295,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
     [
         string::COMMANDS,
         bitmap::COMMANDS,
+        hyperloglog::COMMANDS,
         hash::COMMANDS,
         list::COMMANDS,
         blocking::COMMANDS,

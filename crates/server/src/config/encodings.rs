@@ -3,7 +3,7 @@
 //! Cairn keeps every collection as rows, but clients and their tests ask which of Redis' structures
 //! holds a value, and Redis decides by limits that CONFIG SET can change. Handlers see a transaction and
 //! nothing of the server, so these few numbers stand for the whole process. No stored byte depends on
-//! them.
+//! them, but for the form of a HyperLogLog.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,6 +15,8 @@ pub struct Encodings {
     pub zset_entries: AtomicU64,
     pub zset_value: AtomicU64,
     pub stream_entries: AtomicU64,
+    /// The longest sparse HyperLogLog.
+    pub sparse_hyperloglog: AtomicU64,
     /// An LFU policy is selected, under which Redis counts uses instead of idle time.
     pub counts_uses: AtomicBool,
 }
@@ -26,6 +28,7 @@ pub static ENCODINGS: Encodings = Encodings {
     zset_entries: AtomicU64::new(128),
     zset_value: AtomicU64::new(64),
     stream_entries: AtomicU64::new(100),
+    sparse_hyperloglog: AtomicU64::new(3000),
     counts_uses: AtomicBool::new(false),
 };
 
@@ -65,6 +68,10 @@ impl Encodings {
     /// How many entries of a stream go together when it is trimmed approximately; zero: all.
     pub fn stream_entries(&self) -> u64 {
         self.stream_entries.load(Ordering::Relaxed)
+    }
+
+    pub fn sparse_hyperloglog(&self) -> usize {
+        self.sparse_hyperloglog.load(Ordering::Relaxed) as usize
     }
 
     pub fn counts_uses(&self) -> bool {

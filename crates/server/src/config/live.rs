@@ -231,6 +231,12 @@ pub fn set_stream_entries(_: &Live, value: &[u8]) {
         .store(unsigned(value), Ordering::Relaxed);
 }
 
+pub fn set_sparse_hyperloglog(_: &Live, value: &[u8]) {
+    ENCODINGS
+        .sparse_hyperloglog
+        .store(unsigned(value), Ordering::Relaxed);
+}
+
 pub fn set_eviction_policy(_: &Live, value: &[u8]) {
     ENCODINGS
         .counts_uses

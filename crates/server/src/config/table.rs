@@ -119,6 +119,7 @@ pub static PARAMETERS: &[Parameter] = &[
     size("zset-max-listpack-value", 0, BYTES, "64")
         .alias("zset-max-ziplist-value")
         .applies(live::set_zset_value),
+    size("hll-sparse-max-bytes", 0, BYTES, "3000").applies(live::set_sparse_hyperloglog),
     number("list-max-listpack-size", -(1 << 31), INT, "-2").alias("list-max-ziplist-size"),
     one_of(
         "maxmemory-policy",
@@ -287,7 +288,6 @@ pub static PARAMETERS: &[Parameter] = &[
     size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
     size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
     size("cluster-link-sendbuf-limit", 0, u64::MAX, "0"),
-    size("hll-sparse-max-bytes", 0, BYTES, "3000"),
     size("maxmemory", 0, u64::MAX, "0"),
     size_or_percent("maxmemory-clients", "0"),
     size("repl-backlog-size", 1, BYTES, "1048576"),
