@@ -218,6 +218,17 @@ impl Worker {
         }
         turn.txn.sample_time();
         self.open(turn);
+        if let Some(find) = call.command.finds_keys {
+            match find(&turn.txn, &call.args) {
+                Ok(more) if turn.held.try_extend(&more) => {}
+                Ok(more) => {
+                    let mut request = request;
+                    request.join(more);
+                    return Step::NeedsLatches(request.sorted());
+                }
+                Err(error) => return finish(call, Err(error), out),
+            }
+        }
         match call.command.handler {
             Handler::Point(handler) => {
                 let result = handler(Point::latched(&turn.txn), &call.args);
@@ -521,6 +532,17 @@ pub fn run_long(
 ) -> Result<LongReply, StreamError> {
     let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
     txn.begin(call.database);
+    // Nobody waits while holding: what is missing is asked for together with the rest, and looked for anew.
+    while let Some(find) = call.command.finds_keys
+        && let Ok(more) = find(&txn, &call.args)
+        && !held.try_extend(&more)
+    {
+        let mut request = call.request();
+        request.join(more);
+        held.let_go();
+        held = server.store.latches().acquire_blocking(request);
+        txn.begin(call.database);
+    }
     let mut out = Vec::new();
     let step = match call.command.handler {
         Handler::Point(handler) => {

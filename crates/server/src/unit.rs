@@ -110,6 +110,13 @@ impl<'a> Scope<'a> {
             tracker.read(command, args);
         }
         self.txn.mark_in_unit(call.database);
+        if let Some(find) = command.finds_keys {
+            match find(self.txn, args) {
+                Ok(more) if self.held.try_extend(&more) => {}
+                Ok(_) => return Err(Error::Unlatched),
+                Err(error) => return or_error(Err(error)),
+            }
+        }
         let txn = &mut *self.txn;
         let result = match command.handler {
             Handler::Point(handler) => handler(Point::latched(txn), args),

@@ -27,7 +27,7 @@ pub mod keys;
 pub mod keyspace;
 mod latch;
 pub mod legacy;
-mod list;
+pub mod list;
 mod point;
 mod queues;
 pub mod random;

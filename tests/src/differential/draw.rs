@@ -41,6 +41,8 @@ pub enum Slot {
     At,
     Pat,
     Pattern,
+    /// Where SORT is to look for what an element stands for.
+    Lookup,
     Cursor,
     Db,
     Type,
@@ -93,6 +95,7 @@ impl Slot {
             "at" => Slot::At,
             "pat" => Slot::Pat,
             "pattern" => Slot::Pattern,
+            "lookup" => Slot::Lookup,
             "cursor" => Slot::Cursor,
             "db" => Slot::Db,
             "type" => Slot::Type,
@@ -132,6 +135,10 @@ const ODD_MEMBERS: [&[u8]; 6] = [b"", b"\x00", b"\xff\xfe", b"a\r\nb", b"-5", &[
 const PATTERNS: [&str; 16] = [
     "*", "?0", "s*", "[hl]?", "[^s]*", "[a-c]*", "z[0-1]", "*0", "\\*", "**", "a\\*b*", "[", "[z",
     "m1*", "", "*ü*",
+];
+
+const LOOKUPS: [&str; 9] = [
+    "s*", "s*", "h*->a", "h*->b", "h*->*", "#", "nosort", "*", "p*->",
 ];
 
 /// Lengths just below, at and above what a string's chunk holds, and well beyond.
@@ -198,6 +205,7 @@ impl Draw<'_> {
             Slot::Element => self.element(),
             Slot::Value => self.value(),
             Slot::Pattern => self.one_of(&PATTERNS).into(),
+            Slot::Lookup => self.one_of(&LOOKUPS).into(),
             Slot::Type => self
                 .one_of(&[
                     "string", "hash", "list", "set", "zset", "stream", "LIST", "x",

@@ -253,6 +253,10 @@ impl Bout<'_> {
                     _ => true,
                 }
             }
+            Guard::HasOrder(question) => {
+                let kind = reference.ask(question)?;
+                !matches!(kind.as_bytes(), Some(b"set" | b"zset"))
+            }
             Guard::OneScore(question) => {
                 let members = reference.ask(question)?;
                 let texts = leaves(&members);

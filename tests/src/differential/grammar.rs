@@ -247,6 +247,7 @@ impl Parser {
     fn word(&mut self) -> &'static str {
         let end = self.rest.find(|c: char| " |[]()<>+".contains(c));
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        assert!(!word.is_empty(), "a stray sign: {}", self.line);
         self.rest = rest;
         word
     }

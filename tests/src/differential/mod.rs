@@ -33,6 +33,7 @@ pub mod rule;
 pub mod sets;
 pub mod shrink;
 pub mod sorted_sets;
+pub mod sorting;
 mod spoil;
 pub mod streams;
 pub mod strings;
@@ -79,6 +80,7 @@ pub fn grammar() -> Grammar {
         &geo::FAMILY,
         &keys::FAMILY,
         &dumps::FAMILY,
+        &sorting::FAMILY,
         &connection::FAMILY,
     ])
 }

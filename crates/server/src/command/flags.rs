@@ -32,10 +32,12 @@ pub enum Flag {
     Administrative,
     /// Refused to clients that may not debug the server.
     Debugging,
+    /// Works on lists, sets and sorted sets alike.
+    OnCollections,
 }
 
 impl Flag {
-    pub const ALL: [Flag; 26] = [
+    pub const ALL: [Flag; 27] = [
         Flag::Write,
         Flag::ReadOnly,
         Flag::DenyOom,
@@ -62,6 +64,7 @@ impl Flag {
         Flag::Transaction,
         Flag::Administrative,
         Flag::Debugging,
+        Flag::OnCollections,
     ];
 
     /// As COMMAND INFO prints it; `None` for what only decides the categories, and what it hides.
@@ -93,7 +96,8 @@ impl Flag {
             | Flag::Scripting
             | Flag::Transaction
             | Flag::Administrative
-            | Flag::Debugging => return None,
+            | Flag::Debugging
+            | Flag::OnCollections => return None,
         })
     }
 }
@@ -154,6 +158,9 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
         "hyperloglog" => Some("hyperloglog"),
         _ => None,
     });
+    if flags.has(Flag::OnCollections) {
+        categories.extend(["set", "sortedset", "list"]);
+    }
     let is_administrative = flags.has(Flag::Admin) || flags.has(Flag::Administrative);
     let by_flags = [
         ("pubsub", flags.has(Flag::PubSub)),

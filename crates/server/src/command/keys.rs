@@ -101,6 +101,14 @@ pub enum Place {
     AllBehind { word: &'static str, from: usize },
     /// Behind a word that may stand anywhere from `from` on.
     Behind { word: &'static str, from: usize },
+    /// Behind an option, among others that have so many words behind them. Of several the last counts.
+    Option {
+        word: &'static str,
+        from: usize,
+        options: &'static [(&'static str, usize)],
+    },
+    /// Not among the arguments.
+    Elsewhere,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,6 +192,16 @@ impl Keys {
                         }
                     }
                 }
+                Place::Option {
+                    word,
+                    from,
+                    options,
+                } => {
+                    if let Some(position) = behind_option(args, word, from, options) {
+                        visit(args[position], spec.access);
+                    }
+                }
+                Place::Elsewhere => {}
             }
         }
     }
@@ -193,6 +211,24 @@ impl Keys {
 pub fn behind<'a>(args: &Args<'a>, word: &str, from: usize) -> Option<&'a [&'a [u8]]> {
     let at = args.rest(from).iter().position(|arg| is(arg, word))?;
     Some(args.rest(from + at + 1))
+}
+
+/// The position behind the last occurrence of an option.
+pub fn behind_option(
+    args: &Args<'_>,
+    word: &str,
+    from: usize,
+    options: &[(&str, usize)],
+) -> Option<usize> {
+    let (mut at, mut found) = (from, None);
+    while at < args.len() {
+        if is(args[at], word) && at + 1 < args.len() {
+            found = Some(at + 1);
+        }
+        let option = options.iter().find(|(option, _)| is(args[at], option));
+        at += 1 + option.map_or(0, |(_, words)| *words);
+    }
+    found
 }
 
 /// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will

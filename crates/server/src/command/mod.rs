@@ -33,6 +33,7 @@ mod scan;
 mod script;
 mod server;
 mod set;
+mod sort;
 mod stream;
 mod string;
 mod syntax;
@@ -44,7 +45,7 @@ mod zset;
 use std::sync::LazyLock;
 
 use cairn_resp::Reply;
-use cairn_store::{Error, Point, ReadTxn, Result, WriteTxn};
+use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
 
 pub use args::{Args, OwnedArgs};
 pub use blocking::Blocking;
@@ -96,6 +97,8 @@ pub struct Command {
     pub keys: Keys,
     /// What a call does to its keys, where that depends on the arguments.
     pub access: Option<fn(&Args) -> Access>,
+    /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
+    pub finds_keys: Option<fn(&ReadTxn, &Args) -> Result<Request>>,
     /// The arguments after the name, for HELP.
     pub usage: &'static str,
     /// The same for COMMAND DOCS, see `syntax`.
@@ -128,6 +131,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         flags: Flags::NONE,
         keys: Keys::NONE,
         access: None,
+        finds_keys: None,
         usage: "",
         syntax: "",
         tips: &[],
@@ -167,6 +171,11 @@ impl Command {
 
     const fn access(mut self, access: fn(&Args) -> Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    const fn finds_keys(mut self, find: fn(&ReadTxn, &Args) -> Result<Request>) -> Self {
+        self.finds_keys = Some(find);
         self
     }
 
@@ -306,6 +315,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         key::COMMANDS,
         dump::COMMANDS,
         migrate::COMMANDS,
+        sort::COMMANDS,
         scan::COMMANDS,
         transaction::COMMANDS,
         pubsub::COMMANDS,

@@ -9,6 +9,8 @@
 //!   name:u          a time            a? a+          may be left out, may come again
 //!                                     a++            may come again, each time behind its word
 //! ```
+//!
+//! A key belongs to the next of the key specifications; `name:k2` and `name:p2` to this one.
 
 use cairn_resp::Reply;
 
@@ -65,6 +67,12 @@ impl<'s> Reader<'s> {
             Some((token, name)) if is_word(token) => (Some(token), name),
             _ => (None, word),
         };
+        let (word, own_spec) = match word.as_bytes() {
+            [.., b':', b'k' | b'p', digit @ b'0'..=b'9'] => {
+                (&word[..word.len() - 1], Some(usize::from(digit - b'0')))
+            }
+            _ => (word, None),
+        };
         let (mut name, mut kind) = match word.rsplit_once(':') {
             Some((name, "k")) => (name, "key"),
             Some((name, "i")) => (name, "integer"),
@@ -99,9 +107,10 @@ impl<'s> Reader<'s> {
             ("name".into(), Reply::bulk(name)),
             ("type".into(), kind.into()),
         ];
-        if kind == "key" {
-            let spec = self.keys.min(self.last_spec);
-            self.keys += 1;
+        if kind == "key" || own_spec.is_some() {
+            let next = self.keys.min(self.last_spec);
+            self.keys += usize::from(own_spec.is_none());
+            let spec = own_spec.unwrap_or(next);
             fields.push(("key_spec_index".into(), spec.into()));
         }
         if let Some(token) = token {
@@ -166,6 +175,10 @@ mod tests {
         check("", "");
         check("key", "name key type key key_spec_index :0");
         check("to:k", "name to type key key_spec_index :0");
+        check(
+            "by:p1 to:k2",
+            "name by type pattern key_spec_index :1 name to type key key_spec_index :2",
+        );
         check("ip:port+", "name ip:port type string flags +multiple");
         check(
             "COUNT/count:i?",

@@ -92,7 +92,9 @@ fn plain_range(specs: &[KeySpec]) -> Range {
             Place::Counted { .. }
             | Place::Behind { .. }
             | Place::HalfBehind { .. }
-            | Place::AllBehind { .. } => continue,
+            | Place::AllBehind { .. }
+            | Place::Option { .. }
+            | Place::Elsewhere => continue,
         };
         let range = Range {
             first: first as i64,
@@ -159,6 +161,9 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
                 ("keystep".into(), int(1)),
             ];
             (index(count_at), "keynum", fields)
+        }
+        Place::Option { .. } | Place::Elsewhere => {
+            (found_by("unknown", Vec::new()), "unknown", Vec::new())
         }
         Place::Behind { word, from } => (behind(word, from as i64), "range", range(0, 1, 0)),
         Place::HalfBehind { word, from } => (behind(word, from as i64), "range", range(-1, 1, 2)),

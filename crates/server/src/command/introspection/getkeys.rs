@@ -5,7 +5,7 @@ use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
 use crate::command::args::is;
-use crate::command::keys::{Access, Place, behind};
+use crate::command::keys::{Access, Place, behind, behind_option};
 use crate::command::{Args, Command, Flag, find};
 use crate::session::Session;
 
@@ -94,6 +94,16 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let behind = behind(call, word, from).unwrap_or_default();
             Some((call.len() - behind.len()..call.len()).collect())
         }
+        Place::Option {
+            word,
+            from,
+            options,
+        } => Some(
+            behind_option(call, word, from, options)
+                .into_iter()
+                .collect(),
+        ),
+        Place::Elsewhere => Some(Vec::new()),
         // The word may be missing; if there are several, Redis tells of the first.
         Place::Behind { word, from } => {
             let mut words = (from..call.len()).zip(call.rest(from).windows(2));
