@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use cairn_resp::Protocol;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+use crate::acl::User;
 use crate::command::{self, Command};
 use crate::outbox::Outbox;
 use crate::output_limits::{Excess, OutputLimits};
@@ -25,6 +27,7 @@ pub struct Client {
     pub fd: i32,
     pub connected: Instant,
     pub name: Mutex<Vec<u8>>,
+    pub user: ArcSwap<User>,
     pub database: AtomicU32,
     pub resp3: AtomicBool,
     pub no_evict: AtomicBool,
@@ -94,6 +97,10 @@ impl Client {
     /// Remembers which command runs.
     pub fn runs(&self, command: &Command) {
         self.last_command.store(command.number(), Ordering::Relaxed);
+    }
+
+    pub fn is_user(&self, user: &Arc<User>) -> bool {
+        Arc::ptr_eq(&self.user.load(), user)
     }
 
     fn last_command(&self) -> &'static str {
@@ -221,7 +228,7 @@ impl Client {
             tail,
             " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free={} \
              argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll={} omem={pushed} tot-mem={memory} events={} \
-             cmd={} user=default redir={} resp={}",
+             cmd={} user={} redir={} resp={}",
             self.connected.elapsed().as_secs(),
             self.idle_ms() / 1000,
             self.flags(),
@@ -242,6 +249,7 @@ impl Client {
                 "r"
             },
             self.last_command(),
+            String::from_utf8_lossy(&self.user.load().name),
             self.tracking.shown_redirect(),
             if self.resp3.load(Ordering::Relaxed) {
                 3
@@ -304,7 +312,14 @@ impl Clients {
     }
 
     /// Enters a new connection in its place; it is listed until the guard is dropped.
-    pub fn enter(&self, place: Place, peer: SocketAddr, local: SocketAddr, fd: i32) -> Entered {
+    pub fn enter(
+        &self,
+        place: Place,
+        peer: SocketAddr,
+        local: SocketAddr,
+        fd: i32,
+        user: Arc<User>,
+    ) -> Entered {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client {
             id,
@@ -313,6 +328,7 @@ impl Clients {
             fd,
             connected: Instant::now(),
             name: Mutex::default(),
+            user: ArcSwap::new(user),
             database: AtomicU32::new(0),
             resp3: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),

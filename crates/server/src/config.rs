@@ -32,6 +32,7 @@ pub use log::start as start_log;
 pub use parameter::Change;
 pub use values::Values;
 
+use crate::acl::Acl;
 use crate::address::Address;
 
 use table::{PARAMETERS, find};
@@ -55,12 +56,21 @@ pub struct Settings {
     /// Below this much free space writes are refused.
     pub min_free_disk: u64,
     pub values: Values,
+    /// Users beside the default one, each as its name and rules.
+    pub users: Vec<String>,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
 }
 
 impl Settings {
-    fn new(mut values: Values, file: Option<PathBuf>) -> Result<Settings, String> {
+    fn new(
+        mut values: Values,
+        users: Vec<String>,
+        file: Option<PathBuf>,
+    ) -> Result<Settings, String> {
+        if !users.is_empty() && !values.get("aclfile").is_empty() {
+            return Err("there are users in the configuration, and an ACL file: choose one".into());
+        }
         let dir =
             std::path::absolute(values.text("dir")).map_err(|error| format!("dir: {error}"))?;
         // Tools that look for the files of a server do not know where it was started.
@@ -83,6 +93,7 @@ impl Settings {
             rank_index: values.get("rank-index") == b"yes",
             min_free_disk: values.number("min-free-disk"),
             values,
+            users,
             file,
         })
     }
@@ -91,6 +102,14 @@ impl Settings {
 impl Settings {
     pub fn max_clients(&self) -> usize {
         self.values.number("maxclients") as usize
+    }
+
+    /// Where the users are, if they are in a file of their own.
+    pub fn acl_file(&self) -> Option<PathBuf> {
+        match self.values.text("aclfile").as_str() {
+            "" => None,
+            path => Some(path.into()),
+        }
     }
 
     pub fn set_max_clients(&mut self, count: usize) -> Result<(), String> {
@@ -223,14 +242,24 @@ impl Config {
         Ok(())
     }
 
-    /// Writes what is set now into the configuration file.
-    pub fn rewrite(&self) -> Result<(), String> {
+    /// Writes what is set now into the configuration file, and the users unless they have a file of their own.
+    pub fn rewrite(&self, acl: &Acl) -> Result<(), String> {
         let Some(path) = &self.file else {
             return Err("The server is running without a config file".into());
         };
         let _one_at_a_time = self.rewriting.lock();
         let values = self.values.read().clone();
-        file::rewrite(path, &values).map_err(|reason| format!("Rewriting config file: {reason}"))
+        let users = match values.get("aclfile") {
+            b"" => acl.describe(),
+            _ => Vec::new(),
+        };
+        let users = users.iter().map(|line| {
+            let line = String::from_utf8_lossy(line);
+            line.strip_prefix("user ").unwrap_or(&line).to_string()
+        });
+        let users: Vec<String> = users.collect();
+        file::rewrite(path, &values, &users)
+            .map_err(|reason| format!("Rewriting config file: {reason}"))
     }
 }
 
@@ -265,7 +294,10 @@ mod tests {
     use super::*;
 
     fn config(live: &Live) -> Config {
-        Config::new(&Settings::new(Values::default(), None).unwrap(), live)
+        Config::new(
+            &Settings::new(Values::default(), Vec::new(), None).unwrap(),
+            live,
+        )
     }
 
     fn nowhere(address: Address) -> Result<(), String> {

@@ -21,6 +21,7 @@ use cairn_store::Error;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use crate::acl::Reason;
 use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag};
 use crate::observe::Ran;
@@ -628,21 +629,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(error) => {
                 // To clients the subcommands of some are mere arguments, which come after all guards.
                 if let Some(command) = command::hiding_subcommands(args) {
-                    self.guard(command)?;
+                    self.guard(command, args)?;
                 }
                 return Err(error);
             }
         };
-        self.guard(command)?;
+        self.guard(command, args)?;
         if self.session.only_listens() && !command.is_for_listeners() {
             return Err(Error::reply(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
                 command.full_name
             )));
-        }
-        if self.session.queue.is_some() && command.has(Flag::NoMulti) {
-            return Err(Error::fixed("ERR Command not allowed inside a transaction"));
         }
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
@@ -655,7 +653,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether this client may use the command at all.
-    fn guard(&self, command: &Command) -> Result<(), Error> {
+    fn guard(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
         if command.has(Flag::Debugging) && !self.session.may_debug() {
             return Err(Error::fixed(
                 "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
@@ -666,7 +664,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.must_authenticate() && !command.has(Flag::NoAuth) {
             return Err(Error::fixed("NOAUTH Authentication required."));
         }
-        Ok(())
+        if self.session.queue.is_some() && command.has(Flag::NoMulti) {
+            return Err(Error::fixed("ERR Command not allowed inside a transaction"));
+        }
+        if self.session.user().may_do_everything() {
+            return Ok(());
+        }
+        self.check_permission(command, args)
+    }
+
+    #[cold]
+    fn check_permission(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
+        let session = &self.session;
+        let is_queued = session.queue.is_some() && !command.runs_at_once();
+        match session.user().check(command, args) {
+            Ok(()) => Ok(()),
+            Err(denial) if denial.reason == Reason::Unnamed && is_queued => Ok(()),
+            Err(denial) => {
+                session.note_denial(&denial, command, args, session.context());
+                Err(denial.error(command, args))
+            }
+        }
     }
 
     /// Sends a long reply piece by piece, as fast as the client takes it.

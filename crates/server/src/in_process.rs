@@ -44,7 +44,8 @@ impl InProcess {
         let clients = &self.worker.server.clients;
         let place = clients.reserve(usize::MAX).ok_or("too many clients")?;
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let entered = clients.enter(place, nowhere, nowhere, -1);
+        let user = self.worker.server.acl.default_user().clone();
+        let entered = clients.enter(place, nowhere, nowhere, -1, user);
         let connection = Connection::new(stream, self.worker.clone(), entered);
         connection.serve().await;
         Ok(())

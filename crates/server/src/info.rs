@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_store::Result;
 
+use crate::acl::Reason;
 use crate::client::Client;
 use crate::pubsub::Kind;
 use crate::server::Server;
@@ -286,6 +287,14 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
         "io_threaded_reads_processed",
         "io_threaded_writes_processed",
     ]);
+    for (name, reason) in [
+        ("acl_access_denied_auth", Reason::Auth),
+        ("acl_access_denied_cmd", Reason::Command),
+        ("acl_access_denied_key", Reason::Key),
+        ("acl_access_denied_channel", Reason::Channel),
+    ] {
+        report.field(name, server.acl.denied(reason));
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Cairn: Redis' protocol and data types over an LSM tree.
 
+mod acl;
 mod address;
 mod audience;
 mod blocked;

@@ -54,6 +54,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
+    load_users(&server)?;
     script::functions::load(&server).map_err(|error| format!("cannot load functions: {error}"))?;
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
@@ -77,6 +78,15 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     drop(server);
     store.close();
     result
+}
+
+fn load_users(server: &Server) -> Result<(), String> {
+    let settings = &server.settings;
+    if let Some(path) = settings.acl_file() {
+        let loaded = server.acl.load(&path, &settings.values.text("aclfile"));
+        loaded.map_err(|errors| format!("cannot load the users: {errors}"))?;
+    }
+    server.acl.configure(&settings.users)
 }
 
 fn pace(settings: &Settings) -> Pace {
@@ -289,10 +299,11 @@ fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> std::io::
         SockRef::from(&stream).set_tcp_keepalive(&settings)?;
     }
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let user = worker.server.acl.default_user().clone();
     let entered = worker
         .server
         .clients
-        .enter(place, peer, local, stream.as_raw_fd());
+        .enter(place, peer, local, stream.as_raw_fd(), user);
     let client = entered.client.clone();
     let connection = Connection::new(stream, worker.clone(), entered);
     let task = tokio::task::spawn_local(connection.serve());

@@ -90,6 +90,7 @@ fn redacted<'a>(command: &Command, args: &Args<'a>) -> SmallVec<[&'a [u8]; 8]> {
     let is = |word: &[u8], other: &str| word.eq_ignore_ascii_case(other.as_bytes());
     match command.full_name {
         "auth" => words[1..].fill(HIDDEN),
+        "acl|setuser" => words[2..].fill(HIDDEN),
         "hello" => {
             if let Some(at) = args.iter().position(|word| is(word, "auth")) {
                 words

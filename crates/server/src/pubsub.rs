@@ -61,6 +61,20 @@ impl PubSub {
         names
     }
 
+    /// The clients that listen to something of this kind that the condition says, each as often as it does.
+    pub fn listeners(
+        &self,
+        kind: Kind,
+        is_meant: impl Fn(&Client, &[u8]) -> bool,
+    ) -> Vec<Arc<Client>> {
+        let mut found = Vec::new();
+        self.of(kind).visit(|name, clients| {
+            let meant = clients.values().filter(|client| is_meant(client, name));
+            found.extend(meant.cloned());
+        });
+        found
+    }
+
     /// How many clients have subscribed to this very name.
     pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         self.of(kind).read(name).get(name).map_or(0, BTreeMap::len)

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use cairn_store::Store;
 use tokio::sync::watch;
 
+use crate::acl::Acl;
 use crate::address::Moves;
 use crate::audience::Audience;
 use crate::blocked::Blocked;
@@ -28,6 +29,7 @@ pub struct Server {
     pub settings: Settings,
     pub config: Config,
     pub live: Live,
+    pub acl: Arc<Acl>,
     pub clients: Arc<Clients>,
     pub pause: Pause,
     /// How many want to know which keys commands change: see the three that follow.
@@ -64,6 +66,7 @@ impl Server {
             store,
             config: Config::new(&settings, &live),
             settings,
+            acl: live.acl.clone(),
             live,
             clients: Arc::default(),
             pause: Pause::default(),

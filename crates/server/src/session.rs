@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use cairn_resp::Protocol;
 
+use crate::acl::{Context, Denial, Reason, User};
 use crate::client::Client;
+use crate::command::{Args, Command};
 use crate::config::is_local;
 use crate::monitors::Monitor;
 use crate::pubsub::Subscriptions;
@@ -31,6 +33,8 @@ pub struct Session {
     pub client: Arc<Client>,
     pub database: u32,
     pub protocol: Protocol,
+    /// Who the client is; the same as in `client`, where others see it.
+    user: Arc<User>,
     is_authenticated: bool,
     pub replies: Replies,
     /// Close the connection once the replies so far are sent.
@@ -55,9 +59,10 @@ pub struct Session {
 
 impl Session {
     pub fn new(server: Arc<Server>, client: Arc<Client>) -> Session {
-        let is_authenticated = !has_password(&server);
+        let is_authenticated = !server.acl.default_needs_password();
         Session {
             server,
+            user: client.user.load_full(),
             client,
             database: 0,
             protocol: Protocol::Resp2,
@@ -79,16 +84,52 @@ impl Session {
     /// Whether the client has yet to say who it is. One that came while there was no password need not,
     /// nor does anyone once the password is gone.
     pub fn must_authenticate(&self) -> bool {
-        !self.is_authenticated && has_password(&self.server)
+        !self.is_authenticated && self.server.acl.default_needs_password()
     }
 
-    /// Tries a name and a password; true if they are those of a user. There is one, by name `default`.
-    pub fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let expected = self.server.live.password.load();
-        let is_known = user == b"default"
-            && (!has_password(&self.server) || is_same_secret(password, &expected));
-        self.is_authenticated |= is_known;
-        is_known
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// Tries a name and a password, by the command of this name; true if they are those of a user.
+    pub fn authenticate(&mut self, name: &[u8], password: &[u8], command: &[u8]) -> bool {
+        let acl = &self.server.acl;
+        let Some(user) = acl.authenticate(name, password) else {
+            acl.note(&self.client, name, Reason::Auth, self.context(), command);
+            return false;
+        };
+        self.become_user(user);
+        self.is_authenticated = true;
+        true
+    }
+
+    fn become_user(&mut self, user: Arc<User>) {
+        self.client.user.store(user.clone());
+        self.user = user;
+    }
+
+    /// Where a command runs now.
+    pub fn context(&self) -> Context {
+        if self.queue.is_some() || self.is_in_unit {
+            Context::Multi
+        } else {
+            Context::TopLevel
+        }
+    }
+
+    /// Counts and logs that the client was not permitted to run a call.
+    pub fn note_denial(
+        &self,
+        denial: &Denial,
+        command: &Command,
+        args: &Args<'_>,
+        context: Context,
+    ) {
+        let object = denial.object(command, args);
+        let (client, user) = (&self.client, &self.user.name);
+        self.server
+            .acl
+            .note(client, user, denial.reason, context, object);
     }
 
     /// Whether the client may look inside the server: `enable-debug-command`.
@@ -129,7 +170,8 @@ impl Session {
     pub fn reset(&mut self) {
         self.select(0);
         self.speak(Protocol::Resp2);
-        self.is_authenticated = !has_password(&self.server);
+        self.become_user(self.server.acl.default_user().clone());
+        self.is_authenticated = !self.server.acl.default_needs_password();
         self.replies = Replies::On;
         self.client.name.lock().clear();
         self.queue = None;
@@ -138,17 +180,4 @@ impl Session {
         self.subscriptions = None;
         self.tracker = None;
     }
-}
-
-fn has_password(server: &Server) -> bool {
-    server.live.has_password.load(Ordering::Acquire)
-}
-
-/// Compares in a time that does not tell how much of the secret was guessed.
-fn is_same_secret(given: &[u8], secret: &[u8]) -> bool {
-    let mut difference = usize::from(given.len() != secret.len());
-    for (at, byte) in given.iter().enumerate() {
-        difference |= usize::from(byte ^ secret.get(at).unwrap_or(&0));
-    }
-    difference == 0
 }

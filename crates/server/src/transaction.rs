@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cairn_resp::{Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
 
+use crate::acl::{Context, Denial, User};
 use crate::client::Client;
 use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
@@ -140,9 +141,20 @@ impl Unit for Exec {
             let started = Instant::now();
             let start = out.len();
             scope.session.error_is_counted = false;
-            args.with(|args| scope.call_and_write(command, args, out))?;
+            // The rules may have changed since it was queued.
+            let permitted = args.with(|args| scope.session.user().check(command, args));
+            match permitted {
+                Ok(()) => args.with(|args| scope.call_and_write(command, args, out))?,
+                Err(denial) => {
+                    let error = args.with(|args| denial.error_at_exec(command, args));
+                    Writer::new(out, scope.session.protocol).error(error_text(&error));
+                }
+            }
             let session = &scope.session;
             results.push(Done {
+                denial: permitted
+                    .err()
+                    .map(|denial| (denial, session.user().clone())),
                 reply_at: start,
                 took: started.elapsed(),
                 database: session.database,
@@ -154,6 +166,16 @@ impl Unit for Exec {
         for ((command, args), done) in self.queue.calls.iter().zip(results) {
             let error = out[done.reply_at..].strip_prefix(b"-");
             let stats = &session.server.stats;
+            if let Some((denial, user)) = done.denial {
+                stats.error(error.unwrap_or_default());
+                args.with(|args| {
+                    let object = denial.object(command, args);
+                    let acl = &session.server.acl;
+                    let (reason, context) = (denial.reason, Context::Multi);
+                    acl.note(&session.client, &user.name, reason, context, object);
+                });
+                continue;
+            }
             match done.error_is_counted {
                 true => stats.ran(command, done.took, error.is_some(), true),
                 false => stats.counted(command, done.took, error),
@@ -175,6 +197,8 @@ impl Unit for Exec {
 
 /// A command of a transaction that has run.
 struct Done {
+    /// It has not run, because this user may not run it any more.
+    denial: Option<(Denial, Arc<User>)>,
     /// Where its reply begins.
     reply_at: usize,
     took: Duration,

@@ -72,6 +72,7 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("bitfield", -2, Handler::Write(field::bitfield))
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
+        .access(field::access_of_bitfield)
         .flags(&[DenyOom])
         .syntax(
             "key operation(GET/encoding_offset{encoding offset:i}|\

@@ -12,6 +12,7 @@ use super::connection::check_name;
 use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
 use super::tracking::{caching, getredir, tracking, trackinginfo};
 use super::{Command, Flag, Handler, command, help, printable, wrong_subcommand};
+use crate::acl::{Acl, User};
 use crate::client::Client;
 use crate::pause::Mode;
 use crate::session::{Replies, Session};
@@ -261,7 +262,7 @@ fn list(session: &mut Session, args: &Args) -> Result<Reply> {
         _ => return Err(Error::SYNTAX),
     };
     let mut lines = Vec::new();
-    for client in listed {
+    for client in listed.iter().filter(|client| !client.is_killed()) {
         client.describe(&mut lines);
     }
     Ok(Reply::Verbatim("txt", lines))
@@ -272,13 +273,14 @@ fn list(session: &mut Session, args: &Args) -> Result<Reply> {
 struct Target {
     id: Option<u64>,
     kind: Option<ClientType>,
+    user: Option<Arc<User>>,
     peer: Option<Vec<u8>>,
     local: Option<Vec<u8>>,
     spares_caller: bool,
 }
 
 impl Target {
-    fn read(args: &Args) -> Result<Target> {
+    fn read(args: &Args, acl: &Acl) -> Result<Target> {
         let mut target = Target {
             spares_caller: true,
             ..Target::default()
@@ -295,10 +297,11 @@ impl Target {
                 b"type" => target.kind = Some(type_of(value)?),
                 b"addr" => target.peer = Some(value.to_vec()),
                 b"laddr" => target.local = Some(value.to_vec()),
-                b"user" if value == b"default" => {}
                 b"user" => {
-                    let name = printable(value, 128);
-                    return Err(Error::reply(format!("ERR No such user '{name}'")));
+                    target.user = Some(acl.find(value).ok_or_else(|| {
+                        let name = printable(value, 128);
+                        Error::reply(format!("ERR No such user '{name}'"))
+                    })?);
                 }
                 b"skipme" if is(value, "yes") => target.spares_caller = true,
                 b"skipme" if is(value, "no") => target.spares_caller = false,
@@ -317,6 +320,7 @@ impl Target {
         };
         self.id.is_none_or(|id| id == client.id)
             && self.kind.is_none_or(|kind| kind == ClientType::of(client))
+            && self.user.as_ref().is_none_or(|user| client.is_user(user))
             && is(&self.peer, client.peer)
             && is(&self.local, client.local)
     }
@@ -334,7 +338,7 @@ fn kill(session: &mut Session, args: &Args) -> Result<Reply> {
                 true,
             )
         }
-        _ => (Target::read(args)?, false),
+        _ => (Target::read(args, &session.server.acl)?, false),
     };
     let mut killed = 0;
     for client in session.server.clients.all() {

@@ -102,11 +102,12 @@ fn resetstat(session: &mut Session, _: &Args) -> Result<Reply> {
     let server = &session.server;
     let expired = server.store.expirer().expired_keys();
     server.stats.reset(expired, Memory::now().allocated);
+    server.acl.reset_counters();
     Ok(Reply::Ok)
 }
 
 fn rewrite(server: &Server, _: &Args) -> Result<Reply> {
-    let rewritten = server.config.rewrite();
+    let rewritten = server.config.rewrite(&server.acl);
     rewritten.map_err(|reason| Error::reply(format!("ERR {reason}")))?;
     Ok(Reply::Ok)
 }

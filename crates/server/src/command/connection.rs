@@ -99,7 +99,7 @@ fn hello(session: &mut Session, args: &Args) -> Result<Reply> {
     let mut options = args.options(2);
     while let Some(option) = options.next() {
         if is(option, "auth") && options.len() >= 2 {
-            if !session.authenticate(options.value()?, options.value()?) {
+            if !session.authenticate(options.value()?, options.value()?, args[0]) {
                 return Err(WRONG_PASSWORD);
             }
         } else if is(option, "setname") && !options.is_empty() {
@@ -164,7 +164,7 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 
 fn auth(session: &mut Session, args: &Args) -> Result<Reply> {
     let (user, password): (&[u8], &[u8]) = match *args.rest(1) {
-        [_] if session.server.live.password.load().is_empty() => {
+        [_] if session.server.acl.is_open() => {
             return Err(Error::fixed(
                 "ERR AUTH <password> called without any password configured for the default \
                  user. Are you sure your configuration is correct?",
@@ -174,7 +174,7 @@ fn auth(session: &mut Session, args: &Args) -> Result<Reply> {
         [user, password] => (user, password),
         _ => return Err(Error::SYNTAX),
     };
-    if session.authenticate(user, password) {
+    if session.authenticate(user, password, args[0]) {
         Ok(Reply::Ok)
     } else {
         Err(WRONG_PASSWORD)

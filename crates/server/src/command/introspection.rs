@@ -4,7 +4,9 @@ mod describe;
 mod encoding;
 mod getkeys;
 
+pub use describe::find_by_full_name;
 pub use encoding::{bytes_of, encoding_of};
+pub use getkeys::keys_of;
 
 use cairn_resp::{Reply, glob};
 use cairn_store::{Error, Result};

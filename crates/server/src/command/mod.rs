@@ -4,6 +4,7 @@
 //! from the declaration: dispatch, arity checks, latches, the read-only and full-disk guards, COMMAND
 //! and its subcommands. Whether a command reads or writes follows from its handler's signature.
 
+mod acl;
 mod args;
 mod bitmap;
 mod blocking;
@@ -49,8 +50,9 @@ use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
 
 pub use args::{Args, OwnedArgs};
 pub use blocking::Blocking;
-pub use flags::{Flag, Flags};
-pub use keys::{Access, Keys};
+pub use flags::{Flag, Flags, categories};
+pub use introspection::{find_by_full_name, keys_of};
+pub use keys::{Access, Keys, Purpose};
 
 use crate::server::Server;
 use crate::session::Session;
@@ -95,6 +97,7 @@ pub struct Command {
     pub handler: Handler,
     flags: Flags,
     pub keys: Keys,
+    pub channels: Channels,
     /// What a call does to its keys, where that depends on the arguments.
     pub access: Option<fn(&Args) -> Access>,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
@@ -109,6 +112,15 @@ pub struct Command {
     /// Whether COMMAND and the statistics show the subcommands as commands of their own.
     shows_subcommands: bool,
     pub about: About,
+}
+
+/// Which arguments are channels that the call sends to, or listens to from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channels {
+    None,
+    First,
+    Rest,
+    RestArePatterns,
 }
 
 /// What COMMAND DOCS tells.
@@ -130,6 +142,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         handler,
         flags: Flags::NONE,
         keys: Keys::NONE,
+        channels: Channels::None,
         access: None,
         finds_keys: None,
         usage: "",
@@ -149,6 +162,11 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
 impl Command {
     const fn keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
+        self
+    }
+
+    const fn channels(mut self, channels: Channels) -> Self {
+        self.channels = channels;
         self
     }
 
@@ -325,6 +343,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         function::COMMANDS,
         server::COMMANDS,
         config::COMMANDS,
+        acl::COMMANDS,
         introspection::COMMANDS,
         watching::COMMANDS,
         debug::COMMANDS,
@@ -510,6 +529,15 @@ pub fn named(args: &Args<'_>) -> Option<&'static Command> {
     let command = find(args.first()?)?;
     let subcommand = args.get(1).and_then(|name| command.subcommand(name));
     Some(subcommand.unwrap_or(command))
+}
+
+/// The same; none if a subcommand is named that is not there.
+pub fn lookup(args: &Args<'_>) -> Option<&'static Command> {
+    let command = find(args.first()?)?;
+    match args.get(1) {
+        Some(name) if !command.shown_subcommands().is_empty() => command.subcommand(name),
+        _ => Some(command),
+    }
 }
 
 /// What a web browser sends that was tricked into talking to us: the rest of its request must not be

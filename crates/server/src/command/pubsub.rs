@@ -5,7 +5,7 @@ use cairn_store::{Effect, Result, WriteTxn};
 
 use super::flags::Flag::{Fast, Loading, MayReplicate, NoScript, PubSub, Stale};
 use super::keys::{Access, KeySpec, Keys, Place};
-use super::{Args, Command, Flag, Handler, command, help};
+use super::{Args, Channels, Command, Flag, Handler, command, help};
 use crate::pubsub::Kind;
 use crate::server::Server;
 use crate::session::Session;
@@ -27,6 +27,7 @@ const SHARD_CHANNELS: Keys = Keys(&[KeySpec {
 
 pub const COMMANDS: &[Command] = &[
     command("subscribe", -2, Handler::Session(subscribe))
+        .channels(Channels::Rest)
         .flags(SUBSCRIBES)
         .syntax("channel+")
         .about(
@@ -45,6 +46,7 @@ pub const COMMANDS: &[Command] = &[
             "Stops listening to channels, or to all.",
         ),
     command("psubscribe", -2, Handler::Session(psubscribe))
+        .channels(Channels::RestArePatterns)
         .flags(SUBSCRIBES)
         .syntax("pattern{pattern:p}+")
         .about(
@@ -63,6 +65,7 @@ pub const COMMANDS: &[Command] = &[
             "Stops listening to patterns, or to all.",
         ),
     command("publish", 3, Handler::Effect(publish))
+        .channels(Channels::First)
         .flags(PUBLISHES)
         .syntax("channel message")
         .about(
@@ -72,6 +75,7 @@ pub const COMMANDS: &[Command] = &[
             "Sends a message to all who listen to a channel.",
         ),
     command("ssubscribe", -2, Handler::Session(ssubscribe))
+        .channels(Channels::Rest)
         .keys(SHARD_CHANNELS)
         .flags(SUBSCRIBES)
         .syntax("shardchannel+")
@@ -92,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
             "Stops listening to channels of a part of a cluster, or to all.",
         ),
     command("spublish", 3, Handler::Effect(spublish))
+        .channels(Channels::First)
         .keys(Keys(&[KeySpec::at(1, Access::NotKey)]))
         .flags(PUBLISHES)
         .syntax("shardchannel message")
@@ -182,6 +187,12 @@ fn answered_by_outbox(session: &mut Session) -> Result<Reply> {
 fn add(session: &mut Session, kind: Kind, names: &[&[u8]]) -> Result<Reply> {
     let subscriptions = session.subscriptions();
     names.iter().for_each(|name| subscriptions.add(kind, name));
+    // Whoever loses the permission just now may have been overlooked when its listeners were closed.
+    let user = session.user().clone();
+    let may_listen = |name: &&[u8]| user.may_listen_to(name, kind == Kind::Pattern);
+    if !names.iter().all(may_listen) {
+        session.closes = true;
+    }
     answered_by_outbox(session)
 }
 

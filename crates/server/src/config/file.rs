@@ -1,4 +1,5 @@
-//! The configuration file: TOML, with a key for every parameter and no tables.
+//! The configuration file: TOML, with a key for every parameter and no tables; and `user`, with a text or a list of
+//! texts, each a user's name and rules.
 //!
 //! CONFIG REWRITE edits the file it was started with. A key that is there gets its new value where it
 //! stands, a parameter that is not and has left its default is added at the end, and all else, comments
@@ -19,8 +20,12 @@ struct Entry {
     key: String,
     at_key: usize,
     value: String,
+    /// Its elements, if it is a list.
+    list: Vec<String>,
     at_value: Range<usize>,
 }
+
+const USER: &str = "user";
 
 fn parse(source: &str) -> Result<Vec<Entry>, (usize, String)> {
     let table = DeTable::parse(source).map_err(|error| {
@@ -36,6 +41,13 @@ fn parse(source: &str) -> Result<Vec<Entry>, (usize, String)> {
             key: key.get_ref().to_string(),
             at_key,
             value: value_text,
+            list: match value.get_ref() {
+                DeValue::Array(elements) => elements
+                    .iter()
+                    .filter_map(|element| text_of(element.get_ref()).ok())
+                    .collect(),
+                _ => Vec::new(),
+            },
             at_value: value.span(),
         });
     }
@@ -60,8 +72,8 @@ fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// Reads the file into `values`.
-pub fn load(path: &Path, values: &mut Values) -> Result<(), String> {
+/// Reads the file into `values`, and returns the users in it.
+pub fn load(path: &Path, values: &mut Values) -> Result<Vec<String>, String> {
     let source = read(path)?;
     apply(&source, values)
         .map_err(|(line, reason)| format!("{}, line {line}: {reason}", path.display()))
@@ -71,17 +83,25 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-fn apply(source: &str, values: &mut Values) -> Result<(), (usize, String)> {
+fn apply(source: &str, values: &mut Values) -> Result<Vec<String>, (usize, String)> {
+    let mut users = Vec::new();
     let locate = |(at, reason): (usize, String)| (line_of(source, at), reason);
     for entry in parse(source).map_err(locate)? {
         let fail = |reason: String| locate((entry.at_key, reason));
+        if entry.key == USER {
+            users = match entry.list.is_empty() {
+                true => vec![entry.value],
+                false => entry.list,
+            };
+            continue;
+        }
         let at = find(entry.key.as_bytes())
             .ok_or_else(|| fail(format!("there is no parameter '{}'", entry.key)))?;
         values
             .set(at, entry.value.as_bytes())
             .map_err(|refusal| fail(format!("{}: {refusal}", entry.key)))?;
     }
-    Ok(())
+    Ok(users)
 }
 
 fn line_of(source: &str, at: usize) -> usize {
@@ -90,11 +110,11 @@ fn line_of(source: &str, at: usize) -> usize {
 }
 
 /// Writes the values into the file, which changes at once or not at all.
-pub fn rewrite(path: &Path, values: &Values) -> Result<(), String> {
+pub fn rewrite(path: &Path, values: &Values, users: &[String]) -> Result<(), String> {
     let fail = |error: std::io::Error| error.to_string();
     let path = fs::canonicalize(path).map_err(fail)?;
     let source = fs::read_to_string(&path).map_err(fail)?;
-    let edited = edit(&source, values).map_err(|(_, reason)| reason)?;
+    let edited = edit(&source, values, users).map_err(|(_, reason)| reason)?;
     let mut temporary = path.clone().into_os_string();
     temporary.push(".new");
     let mut file = fs::File::create(&temporary).map_err(fail)?;
@@ -109,11 +129,20 @@ pub fn rewrite(path: &Path, values: &Values) -> Result<(), String> {
         .map_err(fail)
 }
 
-fn edit(source: &str, values: &Values) -> Result<String, (usize, String)> {
+/// No users are those of a server that has no list of them: then one that is there is left alone.
+fn edit(source: &str, values: &Values, users: &[String]) -> Result<String, (usize, String)> {
     let mut edited = source.to_string();
     let mut is_listed = vec![false; PARAMETERS.len()];
+    let mut lists_users = false;
     // From the end, so that the places of those before stay right.
     for entry in parse(source)?.into_iter().rev() {
+        if entry.key == USER {
+            lists_users = true;
+            if !users.is_empty() && entry.list != users {
+                edited.replace_range(entry.at_value, &user_list(users));
+            }
+            continue;
+        }
         let Some(at) = find(entry.key.as_bytes()) else {
             continue;
         };
@@ -124,20 +153,30 @@ fn edit(source: &str, values: &Values) -> Result<String, (usize, String)> {
             edited.replace_range(entry.at_value, &literal(at, values.at(at)));
         }
     }
-    for (at, parameter) in PARAMETERS.iter().enumerate() {
-        if is_listed[at] || values.at(at) == parameter.default.as_bytes() {
-            continue;
-        }
+    let mut add = |name: &str, value: String| {
         if !edited.is_empty() && !edited.ends_with('\n') {
             edited.push('\n');
         }
-        edited.push_str(&format!(
-            "{} = {}\n",
-            parameter.name,
-            literal(at, values.at(at))
-        ));
+        edited.push_str(&format!("{name} = {value}\n"));
+    };
+    for (at, parameter) in PARAMETERS.iter().enumerate() {
+        if !is_listed[at] && values.at(at) != parameter.default.as_bytes() {
+            add(parameter.name, literal(at, values.at(at)));
+        }
+    }
+    if !lists_users && !users.is_empty() {
+        add(USER, user_list(users));
     }
     Ok(edited)
+}
+
+fn user_list(users: &[String]) -> String {
+    let mut list = String::from("[\n");
+    for user in users {
+        let user = toml::Value::String(user.clone());
+        list.push_str(&format!("    {user},\n"));
+    }
+    list + "]"
 }
 
 fn literal(at: usize, value: &[u8]) -> String {
@@ -201,13 +240,13 @@ mod tests {
     fn rewriting_keeps_what_it_need_not_change() {
         let source = "# the port\nport = 7000 # here\n\nmaxmemory = '1mb'\ntimeout = 5\n";
         let mut values = loaded(source);
-        assert_eq!(edit(source, &values).unwrap(), source);
+        assert_eq!(edit(source, &values, &[]).unwrap(), source);
         values.set(find(b"timeout").unwrap(), b"9").unwrap();
         values.set(find(b"maxmemory").unwrap(), b"2mb").unwrap();
         values
             .set(find(b"requirepass").unwrap(), b"a \"b\"")
             .unwrap();
-        let edited = edit(source, &values).unwrap();
+        let edited = edit(source, &values, &[]).unwrap();
         let expected = "# the port\nport = 7000 # here\n\nmaxmemory = 2097152\ntimeout = 9\n\
                         requirepass = 'a \"b\"'\n";
         assert_eq!(edited, expected);
@@ -226,7 +265,26 @@ mod tests {
                 .set(find(name.as_bytes()).unwrap(), value.as_bytes())
                 .unwrap();
         }
-        assert_eq!(loaded(&edit("", &values).unwrap()), values);
+        assert_eq!(loaded(&edit("", &values, &[]).unwrap()), values);
+    }
+
+    #[test]
+    fn users_are_a_list_of_their_own() {
+        let mut values = Values::default();
+        let one = apply("user = 'alice on'\n", &mut values).unwrap();
+        assert_eq!(one, ["alice on"]);
+        let source = "user = ['alice on', 'bob off'] # both\nport = 1\n";
+        let users = apply(source, &mut values).unwrap();
+        assert_eq!(users, ["alice on", "bob off"]);
+        assert_eq!(edit(source, &values, &users).unwrap(), source);
+        let users = ["carol on >x".to_string()];
+        let edited = edit(source, &values, &users).unwrap();
+        assert_eq!(
+            edited,
+            "user = [\n    \"carol on >x\",\n] # both\nport = 1\n"
+        );
+        let added = edit("port = 1", &values, &users).unwrap();
+        assert_eq!(apply(&added, &mut values).unwrap(), users);
     }
 
     #[test]
@@ -237,12 +295,12 @@ mod tests {
         let mut values = Values::default();
         load(&path, &mut values).unwrap();
         values.set(find(b"hz").unwrap(), b"50").unwrap();
-        rewrite(&path, &values).unwrap();
+        rewrite(&path, &values, &[]).unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "timeout = 5\nhz = \"50\"\n"
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(rewrite(&folder.path().join("absent"), &values).is_err());
+        assert!(rewrite(&folder.path().join("absent"), &values, &[]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::Settings;
 use super::file;
@@ -15,6 +15,7 @@ use super::table::PARAMETERS;
 use super::values::Values;
 
 const CONFIG: &str = "config";
+const USER: &str = "user";
 
 /// What was given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -22,21 +23,24 @@ pub struct Flags {
     config: Option<PathBuf>,
     /// Places in the table, with the text that was given.
     given: Vec<(usize, OsString)>,
+    users: Vec<String>,
 }
 
 impl Flags {
     /// The settings to start with: the defaults, changed by the file, changed by the flags.
     pub fn load(self) -> Result<Settings, String> {
         let mut values = Values::default();
+        let mut users = Vec::new();
         if let Some(path) = &self.config {
-            file::load(path, &mut values)?;
+            users = file::load(path, &mut values)?;
         }
+        users.extend(self.users);
         for (at, text) in &self.given {
             values
                 .set(*at, text.as_bytes())
                 .map_err(|refusal| format!("--{}: {refusal}", PARAMETERS[*at].name))?;
         }
-        Settings::new(values, self.config)
+        Settings::new(values, users, self.config)
     }
 }
 
@@ -68,7 +72,12 @@ impl clap::Args for Flags {
                 .value_parser(OsStringValueParser::new().try_map(|text| accepted(parameter, text)))
                 .help(help(parameter))
         });
-        command.arg(config).args(parameters)
+        let user = Arg::new(USER)
+            .long(USER)
+            .value_name("RULES")
+            .action(ArgAction::Append)
+            .help("A user, as in 'alice on >secret ~app:* +@all'; may be repeated");
+        command.arg(config).args(parameters).arg(user)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -90,6 +99,8 @@ impl clap::FromArgMatches for Flags {
             Some((at, text.clone()))
         });
         self.given = given.collect();
+        let users = matches.get_many(USER).into_iter().flatten();
+        self.users = users.cloned().collect();
         Ok(())
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use cairn_resp::number;
 
 use super::encodings::ENCODINGS;
 use super::kind::Refusal;
 use super::{log, special};
+use crate::acl::Acl;
 use crate::output_limits::OutputLimits;
 
 pub struct Live {
@@ -21,10 +21,9 @@ pub struct Live {
     /// Seconds after which an idle connection is closed; zero: never.
     pub timeout: AtomicU64,
     pub tcp_keepalive: AtomicU64,
-    pub password: ArcSwap<Vec<u8>>,
+    pub acl: Arc<Acl>,
     /// Shared with the store, which refuses to let strings grow beyond it.
     pub max_bulk_len: Arc<AtomicUsize>,
-    pub has_password: AtomicBool,
     /// Whether a server without a password serves its own machine only.
     pub protected_mode: AtomicBool,
     /// How much of what a client sends may wait to be run before it is given up on.
@@ -54,9 +53,8 @@ impl Live {
             most_clients: AtomicUsize::new(usize::MAX),
             timeout: AtomicU64::new(0),
             tcp_keepalive: AtomicU64::new(300),
-            password: ArcSwap::default(),
+            acl: Arc::default(),
             max_bulk_len,
-            has_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(true),
             query_buffer_limit: AtomicUsize::new(1 << 30),
             tracks_latency: AtomicBool::new(true),
@@ -75,9 +73,7 @@ impl Live {
 impl Live {
     /// Whether a connection from this address is turned away: nobody has said yet who may come in.
     pub fn denies(&self, peer: IpAddr) -> bool {
-        !is_local(peer)
-            && self.protected_mode.load(Ordering::Relaxed)
-            && !self.has_password.load(Ordering::Acquire)
+        !is_local(peer) && self.protected_mode.load(Ordering::Relaxed) && self.acl.is_open()
     }
 
     pub fn busy_threshold(&self) -> Duration {
@@ -121,9 +117,15 @@ pub fn set_tcp_keepalive(live: &Live, value: &[u8]) {
 }
 
 pub fn set_password(live: &Live, value: &[u8]) {
-    live.password.store(value.to_vec().into());
-    live.has_password
-        .store(!value.is_empty(), Ordering::Release);
+    live.acl.set_default_password(value);
+}
+
+pub fn set_channels_of_new_users(live: &Live, value: &[u8]) {
+    live.acl.allow_channels(value == b"allchannels");
+}
+
+pub fn set_acl_log_len(live: &Live, value: &[u8]) {
+    live.acl.log.limit(unsigned(value) as usize);
 }
 
 pub fn set_max_bulk_len(live: &Live, value: &[u8]) {

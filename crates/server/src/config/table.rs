@@ -67,6 +67,16 @@ pub static PARAMETERS: &[Parameter] = &[
     text("requirepass", "")
         .flag("Password of the default user; empty is none")
         .applies(live::set_password),
+    text("aclfile", "")
+        .immutable()
+        .flag("File that the users are in; empty is none"),
+    one_of(
+        "acl-pubsub-default",
+        &["allchannels", "resetchannels"],
+        "resetchannels",
+    )
+    .applies(live::set_channels_of_new_users),
+    number("acllog-max-len", 0, LONG, "128").applies(live::set_acl_log_len),
     size("proto-max-bulk-len", MIB, BYTES, "536870912")
         .flag("The longest argument that is accepted")
         .applies(live::set_max_bulk_len),
@@ -164,11 +174,6 @@ pub static PARAMETERS: &[Parameter] = &[
         "{title} {listen-addr} {server-mode}",
     ),
     one_of(
-        "acl-pubsub-default",
-        &["allchannels", "resetchannels"],
-        "resetchannels",
-    ),
-    one_of(
         "cluster-preferred-endpoint-type",
         &["ip", "hostname", "unknown-endpoint"],
         "ip",
@@ -248,7 +253,6 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("tls-prefer-server-ciphers", "no"),
     yes_no("tls-replication", "no"),
     yes_no("tls-session-caching", "yes"),
-    number("acllog-max-len", 0, LONG, "128"),
     number("active-defrag-cycle-max", 1, 99, "25"),
     number("active-defrag-cycle-min", 1, 99, "1"),
     number("active-defrag-max-scan-fields", 1, LONG, "1000"),
@@ -293,7 +297,6 @@ pub static PARAMETERS: &[Parameter] = &[
     size("repl-backlog-size", 1, BYTES, "1048576"),
     size("stream-node-max-bytes", 0, BYTES, "4096"),
     octal("unixsocketperm", "0").immutable(),
-    text("aclfile", "").immutable(),
     text("aof_rewrite_cpulist", "").immutable(),
     text("appenddirname", "appendonlydir").immutable(),
     text("appendfilename", "appendonly.aof").immutable(),

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::reply::to_value;
 use super::running::Listed;
+use crate::acl::{Context, Reason, User};
 use crate::client::Client;
 use crate::command::{self, Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
@@ -50,6 +51,13 @@ enum Kept {
     Refused {
         command: Option<&'static Command>,
         error: Vec<u8>,
+    },
+    /// The user may not do this.
+    Denied {
+        client: Arc<Client>,
+        user: Arc<User>,
+        reason: Reason,
+        object: Vec<u8>,
     },
     /// For those who monitor the server.
     Shown {
@@ -114,11 +122,22 @@ impl<'a, 's> ScriptHost<'a, 's> {
     }
 
     /// Whether the script may run a command now, in the order in which Redis asks.
-    fn guard(&self, command: &Command) -> Result<(), Error> {
+    fn guard(&mut self, command: &'static Command, args: &Args<'_>) -> Result<(), Error> {
         if command.has(Flag::NoScript) {
             return Err(Error::fixed(
                 "ERR This Redis command is not allowed from script",
             ));
+        }
+        let session = &self.scope.session;
+        if let Err(denial) = session.user().check(command, args) {
+            let denied = Kept::Denied {
+                client: session.client.clone(),
+                user: session.user().clone(),
+                reason: denial.reason,
+                object: denial.object(command, args).to_vec(),
+            };
+            self.show(denied);
+            return Err(denial.error_in_script(command, args));
         }
         let writes = command.has(Flag::Write);
         if !self.permits.may_write && (writes || command.has(Flag::MayReplicate)) {
@@ -161,7 +180,7 @@ impl Host for ScriptHost<'_, '_> {
             Ok(command) => command,
             Err((command, error)) => return Ok(self.refuse(command, &error)),
         };
-        if let Err(error) = self.guard(command) {
+        if let Err(error) = self.guard(command, &args) {
             return Ok(self.refuse(Some(command), &error));
         }
         if command.has(Flag::Write) && !std::mem::replace(&mut self.has_written, true) {
@@ -204,10 +223,11 @@ impl Host for ScriptHost<'_, '_> {
         };
     }
 
-    /// There are no users yet who may not run everything.
     fn may_run(&mut self, words: &[Vec<u8>]) -> Option<bool> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        command::named(&Args::new(&words)).map(|_| true)
+        let args = Args::new(&words);
+        let user = self.scope.session.user();
+        command::lookup(&args).map(|command| user.check(command, &args).is_ok())
     }
 
     fn check(&mut self) -> Result<(), Stop> {
@@ -231,6 +251,15 @@ impl Kept {
                 if let Some(command) = command {
                     server.stats.rejected(command);
                 }
+            }
+            Kept::Denied {
+                client,
+                user,
+                reason,
+                object,
+            } => {
+                let acl = &server.acl;
+                acl.note(&client, &user.name, reason, Context::Script, &object);
             }
             Kept::Shown {
                 client,

@@ -8,8 +8,8 @@ use cairn_store::{Error, EventClass, ReadTxn, Result, Store, Str, WriteTxn};
 
 use super::OFFSET;
 use super::range::parse_offset;
-use crate::command::Args;
 use crate::command::args::{int, is};
+use crate::command::{Access, Args};
 
 /// How an integer lies in the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,4 +250,18 @@ pub fn bitfield(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         txn.notify(EventClass::String, "setbit", args[1]);
     }
     Ok(Reply::Array(replies))
+}
+
+/// A call that only gets reads the key, and may be made by whoever may do that. One that cannot be understood might do
+/// anything.
+pub fn access_of_bitfield(args: &Args) -> Access {
+    let mut words = args.rest(2);
+    loop {
+        words = match words {
+            [] => return Access::READ,
+            [word, _, _, rest @ ..] if is(word, "get") => rest,
+            [word, _, rest @ ..] if is(word, "overflow") => rest,
+            _ => return Access::READ_UPDATE,
+        };
+    }
 }

@@ -33,7 +33,7 @@ pub fn docs(_: &mut Session, args: &Args) -> Result<Reply> {
 }
 
 /// A subcommand is asked for with its container's name, a bar, and its own.
-fn find_by_full_name(name: &[u8]) -> Option<&'static Command> {
+pub fn find_by_full_name(name: &[u8]) -> Option<&'static Command> {
     let Some(bar) = name.iter().position(|byte| *byte == b'|') else {
         return find(name);
     };

@@ -6,7 +6,7 @@ use cairn_store::{Error, Result};
 
 use crate::command::args::is;
 use crate::command::keys::{Access, Place, behind, behind_option};
-use crate::command::{Args, Command, Flag, find};
+use crate::command::{Args, Command, Flag, lookup};
 use crate::session::Session;
 
 pub fn keys(_: &mut Session, args: &Args) -> Result<Reply> {
@@ -24,7 +24,7 @@ pub fn keys_and_flags(_: &mut Session, args: &Args) -> Result<Reply> {
 }
 
 fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
-    let command = callee(call).ok_or(Error::fixed("ERR Invalid command specified"))?;
+    let command = lookup(call).ok_or(Error::fixed("ERR Invalid command specified"))?;
     if command.keys.0.is_empty() {
         return Err(Error::fixed("ERR The command has no key arguments"));
     }
@@ -33,6 +33,14 @@ fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
             "ERR Invalid number of arguments specified for command",
         ));
     }
+    let places = keys_of(command, call);
+    let places = places.ok_or(Error::fixed("ERR Invalid arguments specified for command"))?;
+    let named = places.into_iter();
+    Ok(named.map(|(at, access)| (call[at], access)).collect())
+}
+
+/// Where the keys of a call stand, and what it does to each; none if its arguments make no sense.
+pub fn keys_of(command: &Command, call: &Args<'_>) -> Option<Vec<(usize, Access)>> {
     let mut named = Vec::new();
     for spec in command.keys.0 {
         let access = command.access.map_or(spec.access, |access| access(call));
@@ -40,19 +48,9 @@ fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
         if positions.is_none() && command.has(Flag::NoMandatoryKeys) {
             continue;
         }
-        let positions =
-            positions.ok_or(Error::fixed("ERR Invalid arguments specified for command"))?;
-        named.extend(positions.into_iter().map(|at| (call[at], access)));
+        named.extend(positions?.into_iter().map(|at| (at, access)));
     }
-    Ok(named)
-}
-
-fn callee(call: &Args<'_>) -> Option<&'static Command> {
-    let command = find(call.first()?)?;
-    match call.get(1) {
-        Some(name) if !command.shown_subcommands().is_empty() => command.subcommand(name),
-        _ => Some(command),
-    }
+    Some(named)
 }
 
 fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
