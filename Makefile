@@ -116,6 +116,7 @@ test-tools:
 	    python3-venv 'python3 -c "import ensurepip"' \
 	    nodejs 'command -v node' \
 	    npm 'command -v npm' \
+	    openssl 'command -v openssl' \
 	    valgrind 'command -v valgrind'
 
 clean:

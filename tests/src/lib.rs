@@ -5,6 +5,7 @@
 //! redis-server as well: that is how the tests themselves are checked.
 
 pub mod bank;
+pub mod certificates;
 pub mod check;
 pub mod client;
 pub mod differential;

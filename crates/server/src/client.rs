@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -13,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::acl::User;
+use crate::address::Endpoint;
 use crate::command::{self, Command};
 use crate::outbox::Outbox;
 use crate::output_limits::{Excess, OutputLimits};
@@ -22,8 +22,8 @@ use crate::tracking::State;
 /// One connection, as the rest of the server sees it. Its own task writes here; anyone may read.
 pub struct Client {
     pub id: u64,
-    pub peer: SocketAddr,
-    pub local: SocketAddr,
+    pub peer: Endpoint,
+    pub local: Endpoint,
     pub fd: i32,
     pub connected: Instant,
     pub name: Mutex<Vec<u8>>,
@@ -201,6 +201,7 @@ impl Client {
             ('t', self.tracking.is_on()),
             ('R', self.tracking.is_broken()),
             ('B', self.tracking.is_by_prefix()),
+            ('U', matches!(self.peer, Endpoint::Unix(_))),
             ('e', self.no_evict.load(Ordering::Relaxed)),
         ];
         let set: String = flags
@@ -315,8 +316,7 @@ impl Clients {
     pub fn enter(
         &self,
         place: Place,
-        peer: SocketAddr,
-        local: SocketAddr,
+        (peer, local): (Endpoint, Endpoint),
         fd: i32,
         user: Arc<User>,
     ) -> Entered {

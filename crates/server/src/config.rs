@@ -18,11 +18,13 @@ mod values;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_resp::glob;
 use cairn_store::SyncMode;
 use parking_lot::{Mutex, RwLock};
+use tokio_rustls::rustls::ServerConfig;
 
 pub use encodings::{ENCODINGS, Small};
 pub use flags::Flags;
@@ -34,6 +36,7 @@ pub use values::Values;
 
 use crate::acl::Acl;
 use crate::address::Address;
+use crate::tls;
 
 use table::{PARAMETERS, find};
 
@@ -109,6 +112,16 @@ impl Settings {
         match self.values.text("aclfile").as_str() {
             "" => None,
             path => Some(path.into()),
+        }
+    }
+
+    /// The Unix socket to listen on, and its permissions.
+    pub fn unix_socket(&self) -> Option<(PathBuf, u32)> {
+        let permissions = self.values.text("unixsocketperm");
+        let permissions = u32::from_str_radix(&permissions, 8).unwrap_or(0);
+        match self.values.text("unixsocket").as_str() {
+            "" => None,
+            path => Some((path.into(), permissions)),
         }
     }
 
@@ -221,14 +234,29 @@ impl Config {
             });
             set.map_err(|refusal| SetError::Refused(name.to_ascii_lowercase(), refusal))?;
         }
-        if changed.address() != values.address() {
-            let is_bind = changed.get("bind") != values.get("bind");
-            relisten(changed.address()).map_err(|reason| {
+        let is_of_tls = |(at, _): &&(usize, &[u8])| PARAMETERS[*at].name.starts_with("tls-");
+        let tls_before = live.tls.load_full();
+        if let Some((_, name)) = named.iter().find(is_of_tls) {
+            let tls = tls_of(&changed).map_err(|reason| {
                 tracing::warn!("{reason}");
-                let (name, refusal): (&[u8], _) = if is_bind {
-                    (b"bind", "Failed to bind to specified addresses.")
-                } else {
-                    (b"port", "Unable to listen on this port. Check server logs.")
+                let refusal = "Unable to update TLS configuration. Check server logs.";
+                SetError::Refused(name.to_ascii_lowercase(), refusal.into())
+            })?;
+            live.tls.store(tls);
+        }
+        let (before, after) = (values.address(), changed.address());
+        if after != before {
+            let name: &[u8] = match () {
+                () if after.bind != before.bind => b"bind",
+                () if after.port != before.port => b"port",
+                () => b"tls-port",
+            };
+            relisten(after).map_err(|reason| {
+                tracing::warn!("{reason}");
+                live.tls.store(tls_before);
+                let refusal = match name {
+                    b"bind" => "Failed to bind to specified addresses.",
+                    _ => "Unable to listen on this port. Check server logs.",
                 };
                 SetError::Refused(name.to_vec(), refusal.into())
             })?;
@@ -239,6 +267,13 @@ impl Config {
             }
         }
         *values = changed;
+        Ok(())
+    }
+
+    /// Reads the files of TLS again; if there is anything wrong with them, all stays as it was.
+    pub fn reload_tls(&self, live: &Live) -> Result<(), String> {
+        let values = self.values.read();
+        live.tls.store(tls_of(&values)?);
         Ok(())
     }
 
@@ -260,6 +295,14 @@ impl Config {
         let users: Vec<String> = users.collect();
         file::rewrite(path, &values, &users)
             .map_err(|reason| format!("Rewriting config file: {reason}"))
+    }
+}
+
+/// How encrypted connections are made, if there is a port for them.
+fn tls_of(values: &Values) -> Result<Option<Arc<ServerConfig>>, String> {
+    match values.number("tls-port") {
+        0 => Ok(None),
+        _ => tls::configure(values).map(Some),
     }
 }
 
@@ -288,7 +331,6 @@ fn check_change(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     use super::*;

@@ -19,7 +19,7 @@ use cairn_resp::{
 };
 use cairn_store::Error;
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::acl::Reason;
 use crate::client::Entered;
@@ -48,6 +48,8 @@ const READ_AHEAD: usize = 1024 * 1024;
 /// A client that takes nothing at all for so long may be waiting for us to take the rest of its
 /// commands: from then on twice as much may wait, and so on up to `client-query-buffer-limit`.
 const STALL: Duration = Duration::from_millis(250);
+/// How long a connection that ends may take to say so.
+const GOODBYE_TIME: Duration = Duration::from_millis(100);
 /// How much of a streamed reply is handed to the socket at once.
 const STREAM_PIECE: usize = 64 * 1024;
 /// How much of a streamed reply a client must take in a second: a stream pins memtables and files of the
@@ -176,8 +178,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     pub async fn serve(mut self) {
-        // Gone is how every connection ends.
-        let _ = self.serve_until_gone().await;
+        // Gone is how most connections end.
+        if self.serve_until_gone().await.is_ok() {
+            // One that is encrypted says so. It need not be heard.
+            let _ = tokio::time::timeout(GOODBYE_TIME, self.stream.shutdown()).await;
+        }
     }
 
     async fn serve_until_gone(&mut self) -> Result<(), Gone> {
@@ -374,7 +379,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Pending => 0,
         };
         let mut allowed = READ_AHEAD;
-        while sent < self.output.len() {
+        // What is encrypted may have been taken and not have left.
+        while sent < self.output.len() || !self.is_flushed().await? {
             let left = self.output.len() - sent;
             let client = &self.session.client;
             client.output.note(left, self.output.capacity());
@@ -409,13 +415,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await
     }
 
+    /// Whether nothing is left that has to be sent before all that was written has gone.
+    async fn is_flushed(&mut self) -> std::io::Result<bool> {
+        std::future::poll_fn(|context| {
+            Poll::Ready(match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Ready(flushed) => flushed.map(|()| true),
+                Poll::Pending => Ok(false),
+            })
+        })
+        .await
+    }
+
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
         sent: usize,
         allowed: usize,
     ) -> Poll<std::io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, &self.output[sent..]);
+        let stream = Pin::new(&mut self.stream);
+        let written = match &self.output[sent..] {
+            [] => stream.poll_flush(context).map_ok(|()| 0),
+            rest => stream.poll_write(context, rest),
+        };
         if written.is_pending() {
             self.read_ahead(context, allowed);
         }
@@ -490,7 +511,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let words: SmallVec<[&[u8]; 8]> = words.iter(input).collect();
         let args = Args::new(&words);
         if command::is_web_request(&args) {
-            let peer = self.session.client.peer;
+            let peer = &self.session.client.peer;
             tracing::warn!("{peer}: closed, it sent a web request");
             return Err(Gone);
         }
@@ -700,7 +721,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let piece = self.output.len();
             let sent = tokio::time::timeout_at(deadline.min(end).into(), self.send()).await;
             if sent.is_err() {
-                let peer = self.session.client.peer;
+                let peer = &self.session.client.peer;
                 tracing::warn!("{peer}: closed, it takes a long reply too slowly");
             }
             sent.map_err(|_| Gone)??;

@@ -10,6 +10,7 @@ use cairn_engine::{EngineOptions, SystemTime};
 use cairn_store::{Store, StoreOptions, SyncMode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::address::Endpoint;
 use crate::config::Flags;
 use crate::connection::Connection;
 use crate::server::Server;
@@ -43,9 +44,10 @@ impl InProcess {
     pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), String> {
         let clients = &self.worker.server.clients;
         let place = clients.reserve(usize::MAX).ok_or("too many clients")?;
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let nowhere = Endpoint::Ip(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let ends = (nowhere.clone(), nowhere);
         let user = self.worker.server.acl.default_user().clone();
-        let entered = clients.enter(place, nowhere, nowhere, -1, user);
+        let entered = clients.enter(place, ends, -1, user);
         let connection = Connection::new(stream, self.worker.clone(), entered);
         connection.serve().await;
         Ok(())

@@ -154,7 +154,12 @@ fn server(server: &Server, report: &mut Report) -> Result<()> {
     report.field("process_id", std::process::id());
     report.field("process_supervised", "no");
     report.field("run_id", &server.run_id);
-    report.field("tcp_port", server.config.address().port);
+    let address = server.config.address();
+    let port = match address.port {
+        0 => address.tls_port,
+        port => port,
+    };
+    report.field("tcp_port", port);
     report.field("server_time_usec", now.as_micros());
     report.field("uptime_in_seconds", uptime);
     report.field("uptime_in_days", uptime / 86_400);

@@ -1,6 +1,6 @@
 //! Starting, accepting connections, and stopping.
 
-use std::net::SocketAddr;
+use std::io::Result as IoResult;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,17 +11,19 @@ use std::time::Duration;
 use cairn_engine::{EngineOptions, SystemTime};
 use cairn_store::{Background, Pace, RankOptions, Store, StoreOptions};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
-use crate::address::{Address, Move};
+use crate::address::{Endpoint, Move};
 use crate::client::Place;
 use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
 use crate::descriptors::Shares;
 use crate::housekeeping;
+use crate::listening::{Arrival, Listening, Opened};
 use crate::script;
 use crate::server::Server;
 use crate::space;
@@ -31,8 +33,7 @@ use crate::turn::Worker;
 pub fn serve(mut settings: Settings) -> Result<(), String> {
     let threads = settings.threads.unwrap_or_else(default_threads);
     let memory = settings.memory.unwrap_or_else(default_memory);
-    let address = settings.values.address();
-    let listener = address.listen()?;
+    let opened = Opened::open(&settings)?;
     let files = Shares::take(settings.max_clients())?;
     settings.set_max_clients(files.clients)?;
     let options = StoreOptions {
@@ -55,6 +56,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
     load_users(&server)?;
+    server.config.reload_tls(&server.live)?;
     script::functions::load(&server).map_err(|error| format!("cannot load functions: {error}"))?;
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
@@ -67,7 +69,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         .map_err(|error| format!("cannot start: {error}"))?;
     runtime.spawn(housekeeping::run(server.clone()));
     runtime.spawn(space::watch(server.clone()));
-    let result = runtime.block_on(accept(address, listener, &server, &workers));
+    let result = runtime.block_on(accept(opened, &server, &workers));
     server.stop();
     for worker in workers {
         worker.join();
@@ -120,54 +122,8 @@ fn default_memory() -> usize {
     (total / 4).max(256 << 20)
 }
 
-/// Where connections come in.
-struct Listening {
-    address: Address,
-    /// None if it could not be opened again.
-    listener: Option<TcpListener>,
-}
-
-impl Listening {
-    fn new(address: Address, listener: std::net::TcpListener) -> std::io::Result<Listening> {
-        let listener = TcpListener::from_std(listener)?;
-        let local = listener.local_addr()?;
-        tracing::info!("{local}: ready to accept connections");
-        Ok(Listening {
-            address,
-            listener: Some(listener),
-        })
-    }
-
-    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr)> {
-        match &self.listener {
-            Some(listener) => listener.accept().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Listens elsewhere, or as before if that fails. The new socket comes first, unless the old one is
-    /// in its way.
-    fn move_to(&mut self, to: Address) -> Result<(), String> {
-        let listen = |address: &Address| {
-            let listening = Listening::new(address.clone(), address.listen()?);
-            listening.map_err(|error| error.to_string())
-        };
-        let mut moved = listen(&to);
-        if moved.is_err() && to.port == self.address.port {
-            self.listener = None;
-            moved = listen(&to);
-        }
-        if moved.is_err() && self.listener.is_none() {
-            *self = listen(&self.address)?;
-        }
-        *self = moved?;
-        Ok(())
-    }
-}
-
 async fn accept(
-    address: Address,
-    listener: std::net::TcpListener,
+    opened: Opened,
     server: &Arc<Server>,
     workers: &[WorkerThread],
 ) -> Result<(), String> {
@@ -175,28 +131,20 @@ async fn accept(
     let cannot = |error: std::io::Error| format!("cannot start: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
     let mut stopping = server.stopping();
     let mut moves = server.moves.receiver().ok_or("cannot start twice")?;
-    let mut listening = Listening::new(address, listener).map_err(cannot)?;
+    let mut listening = Listening::new(opened).map_err(cannot)?;
     let mut next = 0;
     loop {
         tokio::select! {
             accepted = listening.accept() => match accepted {
-                Ok((stream, peer)) => {
+                Ok(mut arrival) => {
                     server.stats.connections.add(1);
-                    if server.live.denies(peer.ip()) {
-                        server.stats.rejected_connections.add(1);
-                        reject(stream, DENIED).await;
-                        continue;
+                    if let Some(place) = admit(server, &mut arrival).await {
+                        workers[next % workers.len()].hand_over(arrival, place);
+                        next += 1;
                     }
-                    let limit = server.live.max_clients.load(Ordering::Relaxed);
-                    let Some(place) = server.clients.reserve(limit) else {
-                        server.stats.rejected_connections.add(1);
-                        reject(stream, TOO_MANY_CLIENTS).await;
-                        continue;
-                    };
-                    workers[next % workers.len()].hand_over(stream, place);
-                    next += 1;
                 }
                 Err(error) => {
                     // Out of file descriptors, mostly: others must be closed first.
@@ -208,6 +156,10 @@ async fn accept(
                 // Nobody is left to hear it, if the client has run out of patience.
                 let _ = done.send(listening.move_to(to));
             }
+            _ = hangup.recv() => match server.config.reload_tls(&server.live) {
+                Ok(()) => tracing::info!("the files of TLS are read again"),
+                Err(reason) => tracing::warn!("all stays as it was: {reason}"),
+            },
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = stopping.wait_for(|stop| *stop) => break,
@@ -217,17 +169,43 @@ async fn accept(
     Ok(())
 }
 
-async fn reject(mut stream: TcpStream, reason: &[u8]) {
-    let write = stream.write_all(reason);
+/// A place for a connection; none if it is turned away.
+async fn admit(server: &Arc<Server>, arrival: &mut Arrival) -> Option<Place> {
+    let reason = match &*arrival {
+        Arrival::Tcp(_, peer) if server.live.denies(peer.ip()) => DENIED,
+        _ => {
+            let limit = server.live.max_clients.load(Ordering::Relaxed);
+            match server.clients.reserve(limit) {
+                Some(place) => return Some(place),
+                None => TOO_MANY_CLIENTS,
+            }
+        }
+    };
+    server.stats.rejected_connections.add(1);
+    let write = async {
+        match arrival {
+            Arrival::Tcp(stream, _) => stream.write_all(reason).await,
+            // It would have to be encrypted first.
+            Arrival::Tls(_) => Ok(()),
+            Arrival::Unix(stream) => stream.write_all(reason).await,
+        }
+    };
     // Best effort: the client may be gone, or not listening.
     let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
+    None
 }
 
 /// The stack of threads that run commands. A script takes up to a megabyte of it.
 const STACK: usize = 4 << 20;
 
 /// A connection on its way to the thread that serves it.
-type Accepted = (std::net::TcpStream, Place);
+type Accepted = (StdArrival, Place);
+
+enum StdArrival {
+    Tcp(std::net::TcpStream),
+    Tls(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
 
 /// A thread with a loop of its own; a connection stays with the one it was given to.
 struct WorkerThread {
@@ -256,8 +234,13 @@ impl WorkerThread {
         })
     }
 
-    fn hand_over(&self, stream: TcpStream, place: Place) {
-        if let Ok(stream) = stream.into_std() {
+    fn hand_over(&self, arrival: Arrival, place: Place) {
+        let stream = match arrival {
+            Arrival::Tcp(stream, _) => stream.into_std().map(StdArrival::Tcp),
+            Arrival::Tls(stream) => stream.into_std().map(StdArrival::Tls),
+            Arrival::Unix(stream) => stream.into_std().map(StdArrival::Unix),
+        };
+        if let Ok(stream) = stream {
             // A worker that has stopped lets the connection drop, as it drops the others.
             let _ = self.connections.send((stream, place));
         }
@@ -290,23 +273,81 @@ async fn work(server: Arc<Server>, mut accepted: mpsc::UnboundedReceiver<Accepte
     worker.finish().await;
 }
 
-fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> std::io::Result<()> {
-    let stream = TcpStream::from_std(stream)?;
+fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> IoResult<()> {
+    match stream {
+        StdArrival::Tcp(stream) => {
+            let stream = TcpStream::from_std(stream)?;
+            prepare(&stream, &worker.server)?;
+            let ends = ends_of(&stream)?;
+            enter(worker, stream, place, ends);
+        }
+        StdArrival::Tls(stream) => {
+            let stream = TcpStream::from_std(stream)?;
+            prepare(&stream, &worker.server)?;
+            let worker = worker.clone();
+            tokio::task::spawn_local(async move {
+                if let Err(error) = shake_hands(&worker, stream, place).await {
+                    tracing::debug!("no encrypted connection: {error}");
+                }
+            });
+        }
+        StdArrival::Unix(stream) => {
+            let stream = UnixStream::from_std(stream)?;
+            // A client's own end has no name.
+            let path = Endpoint::Unix(worker.server.settings.values.text("unixsocket").into());
+            enter(worker, stream, place, (path.clone(), path));
+        }
+    }
+    Ok(())
+}
+
+fn ends_of(stream: &TcpStream) -> IoResult<(Endpoint, Endpoint)> {
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    Ok((Endpoint::Ip(peer), Endpoint::Ip(local)))
+}
+
+/// How long a client may take to agree on how to encrypt.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// Serves a connection once it is encrypted. Until then it takes a place, but is not listed.
+async fn shake_hands(worker: &Rc<Worker>, stream: TcpStream, place: Place) -> IoResult<()> {
+    let (server, ends) = (&worker.server, ends_of(&stream)?);
+    let Some(config) = server.live.tls.load_full() else {
+        return Ok(());
+    };
+    let accepted = TlsAcceptor::from(config).accept(stream);
+    let mut stream = tokio::time::timeout(HANDSHAKE_TIME, accepted).await??;
+    if let Endpoint::Ip(peer) = ends.0
+        && server.live.denies(peer.ip())
+    {
+        server.stats.rejected_connections.add(1);
+        stream.write_all(DENIED).await?;
+        return stream.shutdown().await;
+    }
+    enter(worker, stream, place, ends);
+    Ok(())
+}
+
+fn prepare(stream: &TcpStream, server: &Server) -> IoResult<()> {
     stream.set_nodelay(true)?;
-    let keepalive = worker.server.live.tcp_keepalive.load(Ordering::Relaxed);
+    let keepalive = server.live.tcp_keepalive.load(Ordering::Relaxed);
     if keepalive > 0 {
         let settings = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
-        SockRef::from(&stream).set_tcp_keepalive(&settings)?;
+        SockRef::from(stream).set_tcp_keepalive(&settings)?;
     }
-    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    let user = worker.server.acl.default_user().clone();
-    let entered = worker
-        .server
-        .clients
-        .enter(place, peer, local, stream.as_raw_fd(), user);
+    Ok(())
+}
+
+/// Serves a connection whose ends, the client's and ours, are these.
+fn enter<S>(worker: &Rc<Worker>, stream: S, place: Place, ends: (Endpoint, Endpoint))
+where
+    S: AsyncRead + AsyncWrite + AsRawFd + Unpin + 'static,
+{
+    let server = &worker.server;
+    let user = server.acl.default_user().clone();
+    let entered = server.clients.enter(place, ends, stream.as_raw_fd(), user);
     let client = entered.client.clone();
     let connection = Connection::new(stream, worker.clone(), entered);
     let task = tokio::task::spawn_local(connection.serve());
     client.set_task(task.abort_handle());
-    Ok(())
 }

@@ -23,7 +23,7 @@ impl Ran<'_> {
     #[inline]
     pub fn show(&self, server: &Server) {
         if server.monitors.is_any() {
-            self.show_as(server, &self.client.peer.to_string());
+            self.show_as(server, &self.client.peer.origin());
         }
     }
 
@@ -31,7 +31,7 @@ impl Ran<'_> {
     #[inline]
     pub fn announce(&self, server: &Server) {
         if server.monitors.is_any() {
-            self.feed(server, &self.client.peer.to_string());
+            self.feed(server, &self.client.peer.origin());
         }
     }
 

@@ -9,7 +9,6 @@ use cairn_resp::Protocol;
 use crate::acl::{Context, Denial, Reason, User};
 use crate::client::Client;
 use crate::command::{Args, Command};
-use crate::config::is_local;
 use crate::monitors::Monitor;
 use crate::pubsub::Subscriptions;
 use crate::server::Server;
@@ -136,7 +135,7 @@ impl Session {
     pub fn may_debug(&self) -> bool {
         match self.server.settings.values.get("enable-debug-command") {
             b"no" => false,
-            b"local" => is_local(self.client.peer.ip()),
+            b"local" => self.client.peer.is_local(),
             _ => true,
         }
     }

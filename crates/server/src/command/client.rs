@@ -13,6 +13,7 @@ use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
 use super::tracking::{caching, getredir, tracking, trackinginfo};
 use super::{Command, Flag, Handler, command, help, printable, wrong_subcommand};
 use crate::acl::{Acl, User};
+use crate::address::Endpoint;
 use crate::client::Client;
 use crate::pause::Mode;
 use crate::session::{Replies, Session};
@@ -312,7 +313,7 @@ impl Target {
     }
 
     fn is_met_by(&self, client: &Client) -> bool {
-        let is = |wanted: &Option<Vec<u8>>, address: std::net::SocketAddr| {
+        let is = |wanted: &Option<Vec<u8>>, address: &Endpoint| {
             let address = address.to_string();
             wanted
                 .as_ref()
@@ -321,8 +322,8 @@ impl Target {
         self.id.is_none_or(|id| id == client.id)
             && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && self.user.as_ref().is_none_or(|user| client.is_user(user))
-            && is(&self.peer, client.peer)
-            && is(&self.local, client.local)
+            && is(&self.peer, &client.peer)
+            && is(&self.local, &client.local)
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use cairn_resp::number;
+use tokio_rustls::rustls::ServerConfig;
 
 use super::encodings::ENCODINGS;
 use super::kind::Refusal;
@@ -22,6 +24,8 @@ pub struct Live {
     pub timeout: AtomicU64,
     pub tcp_keepalive: AtomicU64,
     pub acl: Arc<Acl>,
+    /// How encrypted connections are made; none if nobody may.
+    pub tls: ArcSwapOption<ServerConfig>,
     /// Shared with the store, which refuses to let strings grow beyond it.
     pub max_bulk_len: Arc<AtomicUsize>,
     /// Whether a server without a password serves its own machine only.
@@ -54,6 +58,7 @@ impl Live {
             timeout: AtomicU64::new(0),
             tcp_keepalive: AtomicU64::new(300),
             acl: Arc::default(),
+            tls: ArcSwapOption::empty(),
             max_bulk_len,
             protected_mode: AtomicBool::new(true),
             query_buffer_limit: AtomicUsize::new(1 << 30),

@@ -14,6 +14,17 @@ fn words(text: &[u8]) -> Vec<&[u8]> {
     text.split(|byte| *byte == b' ').collect()
 }
 
+/// As many addresses as Redis takes.
+const MOST_ADDRESSES: usize = 16;
+
+/// `bind`: addresses. Whether they can be listened on is found out by doing so.
+pub fn addresses(text: &[u8], _: &[u8]) -> Result {
+    if words(text).len() > MOST_ADDRESSES {
+        return Err("Too many bind addresses specified.".into());
+    }
+    Ok(text.to_vec())
+}
+
 /// `save`: pairs of seconds and changes.
 pub fn save_points(text: &[u8], _: &[u8]) -> Result {
     if text.is_empty() {

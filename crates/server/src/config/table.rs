@@ -33,8 +33,33 @@ pub fn find(name: &[u8]) -> Option<usize> {
 }
 
 pub static PARAMETERS: &[Parameter] = &[
-    text("bind", "127.0.0.1").flag("Address to listen on"),
-    number("port", 0, PORT, "6379").flag("Port to listen on"),
+    special("bind", read::addresses, "127.0.0.1").flag(
+        "Addresses to listen on, with blanks between: * and ::* are all, and -ADDRESS need not be there",
+    ),
+    number("port", 0, PORT, "6379").flag("Port to listen on; 0 is none"),
+    // Those of TLS are read together, see `tls`.
+    number("tls-port", 0, PORT, "0").flag("Port for encrypted connections; 0 is none"),
+    text("tls-cert-file", "").flag("The server's certificate, and those that vouch for it (PEM)"),
+    text("tls-key-file", "").flag("The key of the certificate (PEM)"),
+    text("tls-key-file-pass", ""),
+    text("tls-ca-cert-file", "").flag("Certificates that clients' own must be vouched for by (PEM)"),
+    text("tls-ca-cert-dir", "").flag("A directory with such certificates"),
+    one_of("tls-auth-clients", &["no", "yes", "optional"], "yes").flag(
+        "Whether clients have to have a certificate: yes, no, or only a valid one if any (optional)",
+    ),
+    text("tls-protocols", "").flag("Versions of TLS, of TLSv1.2 and TLSv1.3; empty is both"),
+    text("tls-ciphers", "").flag("Ciphers of TLSv1.2 with colons between; empty is all"),
+    text("tls-ciphersuites", "").flag("Ciphers of TLSv1.3 with colons between; empty is all"),
+    text("tls-dh-params-file", ""),
+    yes_no("tls-prefer-server-ciphers", "no"),
+    yes_no("tls-session-caching", "yes"),
+    number("tls-session-cache-size", 0, INT, "20480"),
+    text("unixsocket", "")
+        .immutable()
+        .flag("Path of a Unix socket to listen on; empty is none"),
+    octal("unixsocketperm", "0")
+        .immutable()
+        .flag("Permissions of the Unix socket, as in 770; 0 is what the system gives"),
     text("dir", "./data")
         .protected()
         .flag("Where the data lies"),
@@ -205,7 +230,6 @@ pub static PARAMETERS: &[Parameter] = &[
         "local0",
     )
     .immutable(),
-    one_of("tls-auth-clients", &["no", "yes", "optional"], "yes"),
     yes_no("activedefrag", "no"),
     yes_no("activerehashing", "yes"),
     yes_no("always-show-logo", "no").immutable(),
@@ -250,9 +274,7 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("stop-writes-on-bgsave-error", "yes"),
     yes_no("syslog-enabled", "no").immutable(),
     yes_no("tls-cluster", "no"),
-    yes_no("tls-prefer-server-ciphers", "no"),
     yes_no("tls-replication", "no"),
-    yes_no("tls-session-caching", "yes"),
     number("active-defrag-cycle-max", 1, 99, "25"),
     number("active-defrag-cycle-min", 1, 99, "1"),
     number("active-defrag-max-scan-fields", 1, LONG, "1000"),
@@ -286,8 +308,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("socket-mark-id", 0, u32::MAX as i64, "0").immutable(),
     number("stream-node-max-entries", 0, LONG, "100").applies(live::set_stream_entries),
     number("tcp-backlog", 0, INT, "511").immutable(),
-    number("tls-port", 0, PORT, "0"),
-    number("tls-session-cache-size", 0, INT, "20480"),
     number("tls-session-cache-timeout", 0, INT, "300"),
     size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
     size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
@@ -296,7 +316,6 @@ pub static PARAMETERS: &[Parameter] = &[
     size_or_percent("maxmemory-clients", "0"),
     size("repl-backlog-size", 1, BYTES, "1048576"),
     size("stream-node-max-bytes", 0, BYTES, "4096"),
-    octal("unixsocketperm", "0").immutable(),
     text("aof_rewrite_cpulist", "").immutable(),
     text("appenddirname", "appendonlydir").immutable(),
     text("appendfilename", "appendonly.aof").immutable(),
@@ -315,19 +334,9 @@ pub static PARAMETERS: &[Parameter] = &[
     text("replicaof", "").alias("slaveof").immutable(),
     text("server_cpulist", "").immutable(),
     text("syslog-ident", "cairn").immutable(),
-    text("tls-ca-cert-dir", ""),
-    text("tls-ca-cert-file", ""),
-    text("tls-cert-file", ""),
-    text("tls-ciphers", ""),
-    text("tls-ciphersuites", ""),
     text("tls-client-cert-file", ""),
     text("tls-client-key-file", ""),
     text("tls-client-key-file-pass", ""),
-    text("tls-dh-params-file", ""),
-    text("tls-key-file", ""),
-    text("tls-key-file-pass", ""),
-    text("tls-protocols", ""),
-    text("unixsocket", "").immutable(),
 ];
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ impl Values {
         Address {
             bind: self.text("bind"),
             port: self.number("port") as u16,
+            tls_port: self.number("tls-port") as u16,
         }
     }
 
