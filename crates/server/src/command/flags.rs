@@ -156,6 +156,7 @@ pub fn categories(flags: Flags, group: &str) -> Vec<Category> {
         "sorted-set" => Some("sortedset"),
         "geo" => Some("geo"),
         "hyperloglog" => Some("hyperloglog"),
+        "stream" => Some("stream"),
         _ => None,
     });
     if flags.has(Flag::OnCollections) {

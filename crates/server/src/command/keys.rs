@@ -90,25 +90,50 @@ pub enum Place {
     Counted { count_at: usize },
     /// The first half of what follows a word, which is looked for from argument `from` on.
     HalfBehind { word: &'static str, from: usize },
-    /// The argument at a position, unless it is empty and keys stand behind a word instead, which is looked for from
-    /// argument `from` on.
-    Unless {
-        position: usize,
-        word: &'static str,
-        from: usize,
-    },
-    /// All that follows a word.
-    AllBehind { word: &'static str, from: usize },
+    /// The argument at a position, unless it is empty and keys stand behind an option instead.
+    Unless { position: usize, option: Among },
+    /// All that follows an option.
+    AllBehind(Among),
     /// Behind a word that may stand anywhere from `from` on.
     Behind { word: &'static str, from: usize },
-    /// Behind an option, among others that have so many words behind them. Of several the last counts.
-    Option {
-        word: &'static str,
-        from: usize,
-        options: &'static [(&'static str, usize)],
-    },
+    /// Behind an option. Of several the last counts.
+    Option(Among),
     /// Not among the arguments.
     Elsewhere,
+}
+
+/// An option among others, from argument `from` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Among {
+    pub word: &'static str,
+    pub from: usize,
+    /// The others that have words behind them, and how many.
+    pub options: &'static [(&'static str, usize)],
+}
+
+impl Among {
+    /// The positions behind it, each time that it stands there.
+    pub fn positions(self, args: &Args<'_>) -> impl Iterator<Item = usize> {
+        let mut at = self.from;
+        std::iter::from_fn(move || {
+            while let Some(word) = args.get(at) {
+                let option = self.options.iter().find(|(option, _)| is(word, option));
+                let behind = at + 1;
+                at = behind + option.map_or(0, |(_, words)| *words);
+                if is(word, self.word) {
+                    return Some(behind);
+                }
+            }
+            None
+        })
+        .filter(|at| *at < args.len())
+    }
+
+    /// All that follows it.
+    pub fn behind<'a>(self, args: &Args<'a>) -> &'a [&'a [u8]] {
+        let first = self.positions(args).next();
+        first.map_or(&[], |at| args.rest(at))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,20 +193,15 @@ impl Keys {
                         visit(name, spec.access);
                     }
                 }
-                Place::Unless {
-                    position,
-                    word,
-                    from,
-                } => {
+                Place::Unless { position, option } => {
                     if let Some(name) = args.get(position)
-                        && (!name.is_empty()
-                            || behind(args, word, from).is_none_or(<[_]>::is_empty))
+                        && (!name.is_empty() || option.behind(args).is_empty())
                     {
                         visit(name, spec.access);
                     }
                 }
-                Place::AllBehind { word, from } => {
-                    for name in behind(args, word, from).unwrap_or_default() {
+                Place::AllBehind(option) => {
+                    for name in option.behind(args) {
                         visit(name, spec.access);
                     }
                 }
@@ -192,12 +212,8 @@ impl Keys {
                         }
                     }
                 }
-                Place::Option {
-                    word,
-                    from,
-                    options,
-                } => {
-                    if let Some(position) = behind_option(args, word, from, options) {
+                Place::Option(option) => {
+                    if let Some(position) = option.positions(args).last() {
                         visit(args[position], spec.access);
                     }
                 }
@@ -211,24 +227,6 @@ impl Keys {
 pub fn behind<'a>(args: &Args<'a>, word: &str, from: usize) -> Option<&'a [&'a [u8]]> {
     let at = args.rest(from).iter().position(|arg| is(arg, word))?;
     Some(args.rest(from + at + 1))
-}
-
-/// The position behind the last occurrence of an option.
-pub fn behind_option(
-    args: &Args<'_>,
-    word: &str,
-    from: usize,
-    options: &[(&str, usize)],
-) -> Option<usize> {
-    let (mut at, mut found) = (from, None);
-    while at < args.len() {
-        if is(args[at], word) && at + 1 < args.len() {
-            found = Some(at + 1);
-        }
-        let option = options.iter().find(|(option, _)| is(args[at], option));
-        at += 1 + option.map_or(0, |(_, words)| *words);
-    }
-    found
 }
 
 /// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will

@@ -16,14 +16,19 @@ use cairn_store::{Error, EventClass, Result, WriteTxn, keys};
 use super::args::{self, Args};
 use super::dump;
 use super::flags::Flag::{Dangerous, Keyspace, MovableKeys};
-use super::keys::{Access, KeySpec, Keys, Place};
+use super::keys::{Access, Among, KeySpec, Keys, Place};
 use super::{Command, Handler, command};
 use crate::turn::error_text;
 use target::{Lost, Target};
 
-/// Where options begin, among them the word behind which the keys may stand.
+/// Where options begin.
 const OPTIONS: usize = 6;
-const KEYS: &str = "KEYS";
+/// The one behind which the keys may stand.
+const KEYS: Among = Among {
+    word: "KEYS",
+    from: OPTIONS,
+    options: &[("AUTH", 1), ("AUTH2", 2)],
+};
 
 pub const COMMANDS: &[Command] = &[command("migrate", -6, Handler::Write(migrate))
     .keys(Keys(&[
@@ -31,16 +36,12 @@ pub const COMMANDS: &[Command] = &[command("migrate", -6, Handler::Write(migrate
             access: Access::READ_DELETE,
             place: Place::Unless {
                 position: 3,
-                word: KEYS,
-                from: OPTIONS,
+                option: KEYS,
             },
         },
         KeySpec {
             access: Access::READ_DELETE,
-            place: Place::AllBehind {
-                word: KEYS,
-                from: OPTIONS,
-            },
+            place: Place::AllBehind(KEYS),
         },
     ]))
     .flags(&[Keyspace, Dangerous, MovableKeys])
@@ -87,7 +88,7 @@ impl<'a> Options<'a> {
             } else if args::is(option, "auth2") {
                 parsed.authentication = words(2).ok_or(Error::SYNTAX)?;
                 at += 2;
-            } else if args::is(option, KEYS) {
+            } else if args::is(option, KEYS.word) {
                 if !args[3].is_empty() {
                     return Err(Error::fixed(
                         "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",

@@ -18,7 +18,7 @@ use self::pattern::{Pattern, up_to_zero};
 use super::args::{self, Args, is};
 use super::events;
 use super::flags::Flag::{Dangerous, DenyOom, MovableKeys, OnCollections};
-use super::keys::{Access, KeySpec, Keys, Place};
+use super::keys::{Access, Among, KeySpec, Keys, Place};
 use super::partial_sort::partial_sort;
 use super::{Command, Handler, command};
 
@@ -39,11 +39,11 @@ pub const COMMANDS: &[Command] = &[
             LOOKS_ELSEWHERE,
             KeySpec {
                 access: Access::OVERWRITE,
-                place: Place::Option {
+                place: Place::Option(Among {
                     word: "STORE",
                     from: 2,
                     options: OPTIONS,
-                },
+                }),
             },
         ]))
         .finds_keys(found_keys)

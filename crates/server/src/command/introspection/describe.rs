@@ -168,10 +168,10 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
         Place::Behind { word, from } => (behind(word, from as i64), "range", range(0, 1, 0)),
         Place::HalfBehind { word, from } => (behind(word, from as i64), "range", range(-1, 1, 2)),
         Place::Unless { position, .. } => (index(position), "range", range(0, 1, 0)),
-        Place::AllBehind { word, .. } => {
+        Place::AllBehind(option) => {
             // Clients that look for the word from the end miss it where it is a key, too.
             flags.push("incomplete".into());
-            (behind(word, -2), "range", range(-1, 1, 0))
+            (behind(option.word, -2), "range", range(-1, 1, 0))
         }
     };
     Reply::Map(vec![

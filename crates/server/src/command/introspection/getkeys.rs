@@ -5,7 +5,7 @@ use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
 use crate::command::args::is;
-use crate::command::keys::{Access, Place, behind, behind_option};
+use crate::command::keys::{Access, Place, behind};
 use crate::command::{Args, Command, Flag, lookup};
 use crate::session::Session;
 
@@ -76,31 +76,19 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let count = behind.len() / 2;
             (count > 0).then(|| (first..first + count).collect())
         }
-        Place::Unless {
-            position,
-            word,
-            from,
-        } => {
-            let behind = behind(call, word, from).unwrap_or_default();
+        Place::Unless { position, option } => {
+            let behind = option.behind(call);
             match call.get(position)?.is_empty() {
                 true if behind.is_empty() => Some(vec![position]),
                 true => Some(Vec::new()),
                 false => behind.is_empty().then(|| vec![position]),
             }
         }
-        Place::AllBehind { word, from } => {
-            let behind = behind(call, word, from).unwrap_or_default();
+        Place::AllBehind(option) => {
+            let behind = option.behind(call);
             Some((call.len() - behind.len()..call.len()).collect())
         }
-        Place::Option {
-            word,
-            from,
-            options,
-        } => Some(
-            behind_option(call, word, from, options)
-                .into_iter()
-                .collect(),
-        ),
+        Place::Option(option) => Some(option.positions(call).last().into_iter().collect()),
         Place::Elsewhere => Some(Vec::new()),
         // The word may be missing; if there are several, Redis tells of the first.
         Place::Behind { word, from } => {
