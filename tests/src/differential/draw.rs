@@ -218,7 +218,7 @@ impl Draw<'_> {
             Slot::IdBound => self.id_bound(),
             Slot::NewId => self.new_id(),
             Slot::ReadId => self.read_id(),
-            Slot::Group => self.one_of(&["g", "h", ""]).into(),
+            Slot::Group => self.one_of(&["g", "g", "g", "g", "h", ""]).into(),
             Slot::Consumer => self.one_of(&["alice", "bob", "\u{7f}"]).into(),
             Slot::Payload => self.payload(),
             Slot::Handover => self.one_of(&HAND_OVER).into(),

@@ -26,7 +26,7 @@ pub const FAMILY: Family = Family {
             "XREAD [COUNT <count>] STREAMS <key> <key> (<id>|$|0) (<id>|$|0)",
         ),
         (
-            4,
+            8,
             "XGROUP CREATE <key> <group> (<id>|$|0) [MKSTREAM] [ENTRIESREAD <int>]",
         ),
         (
