@@ -44,7 +44,7 @@ differential: build test-tools
 	$(CARGO) run --release --package cairn-tests --bin differential -- \
 	    --commands $(COMMANDS) --seed $(SEED)
 
-# redis-py and ioredis, from their packages.
+# redis-py, ioredis and node-redis from their packages, and redis-cli; over TCP, TLS and a Unix socket.
 clients: build test-tools
 	tests/clients/run
 

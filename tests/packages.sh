@@ -39,13 +39,19 @@ install_node() {
     npm --prefix "$cache/node" ci --loglevel=error --no-audit --no-fund
 }
 
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# A script may have a function `more_ways_in` that sets `flags`, given a directory for what they need.
 start() {
-    local port limit=300
+    local port limit=300 flags=()
     scratch=$(mktemp -d)
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
+    ! declare -F more_ways_in >/dev/null || more_ways_in "$scratch"
     mkdir "$scratch/data"
     : >"$scratch/log"
-    "$@" --port "$port" --dir "$scratch/data" >"$scratch/log" 2>&1 &
+    "$@" --port "$port" --dir "$scratch/data" "${flags[@]}" >"$scratch/log" 2>&1 &
     server=$!
     until grep -qi "ready to accept connections" "$scratch/log"; do
         if ! kill -0 "$server" 2>/dev/null || ((limit-- == 0)); then

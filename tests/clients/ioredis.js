@@ -1,6 +1,6 @@
 // Drives a server through ioredis, over RESP2 and over RESP3.
 //
-// Usage: node ioredis.js HOST:PORT
+// Usage: node ioredis.js ADDRESS, see address.js
 //
 // Every check runs on an empty database, once per protocol. The last line says how many passed.
 // Replies look the same in both: ioredis maps those of RESP3 back, unless told otherwise.
@@ -12,7 +12,11 @@ const { setTimeout: sleep } = require("node:timers/promises");
 const Redis = require("ioredis");
 const { ReplyError } = require("redis-errors");
 
-const [host, port] = process.argv[2].split(":");
+const { parse, tlsOptions } = require("./address.js");
+
+const address = parse(process.argv[2]);
+const where = address.path ? { path: address.path } : { host: address.host, port: address.port };
+if (address.folder) where.tls = tlsOptions(address);
 const checks = [];
 
 // Registers a function that takes a client and its protocol, and asserts.
@@ -21,7 +25,7 @@ function check(name, run) {
 }
 
 function connect(protocol, options = {}) {
-  const client = new Redis({ host, port, protocol, maxRetriesPerRequest: 1, ...options });
+  const client = new Redis({ ...where, protocol, maxRetriesPerRequest: 1, ...options });
   client.on("error", () => {}); // every command reports its own
   return client;
 }
@@ -308,6 +312,28 @@ check("connections", async (r, protocol) => {
     assert.equal(await named.quit(), "OK");
   });
   assert.deepEqual((await r.config("GET", "databases")).flat(), ["databases", "16"]);
+});
+
+check("users", async (r, protocol) => {
+  const rules = ["on", ">secret", "~shown:*", "%R~read:*", "+@read", "+set", "+ping"];
+  assert.equal(await r.acl("SETUSER", "reader", ...rules), "OK");
+  try {
+    assert.deepEqual(await r.acl("USERS"), ["default", "reader"]);
+    assert.equal(await r.acl("DRYRUN", "reader", "GET", "read:1"), "OK");
+    const login = { username: "reader", password: "secret", enableReadyCheck: false };
+    await withClient(protocol, login, async (reader) => {
+      assert.equal(await reader.set("shown:1", "v"), "OK");
+      assert.equal(await reader.get("shown:1"), "v");
+      assert.equal(await reader.get("read:1"), null);
+      await assert.rejects(reader.set("read:1", "x"), /NOPERM/);
+      await assert.rejects(reader.del("shown:1"), /NOPERM/);
+      await assert.rejects(reader.multi().set("shown:1", "x").del("shown:1").exec(), /EXECABORT/);
+    });
+    assert.ok((await r.acl("LOG")).length > 0);
+    assert.equal(await r.acl("LOG", "RESET"), "OK");
+  } finally {
+    assert.equal(await r.acl("DELUSER", "reader"), 1);
+  }
 });
 
 check("a lost connection is made again", async (r, protocol) => {

@@ -1,6 +1,6 @@
 """Drives a server through redis-py, over RESP2 and over RESP3.
 
-Usage: redis_py.py HOST:PORT
+Usage: redis_py.py ADDRESS, see address.js
 
 Every check runs on an empty database, once per protocol. The last line says how many passed.
 """
@@ -16,6 +16,7 @@ from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
     DataError,
+    NoPermissionError,
     ResponseError,
 )
 from redis.retry import Retry
@@ -500,9 +501,32 @@ def a_pool_serves_many_threads(r, protocol):
 
 
 @check
+def users(r, protocol):
+    assert r.acl_setuser("reader", enabled=True, passwords=["+secret"], commands=["+@read", "+set"], keys=["shown:*"])
+    try:
+        assert sorted(r.acl_users()) == ["default", "reader"]
+        user = r.acl_getuser("reader")
+        assert user["keys"] == ["~shown:*"]
+        assert r.acl_dryrun("reader", "GET", "shown:1") == "OK"
+        own = connect(protocol, username="reader", password="secret")
+        assert own.set("shown:1", "v") is True
+        assert own.get("shown:1") == "v"
+        assert "keys" in str(rejects(NoPermissionError, own.get, "hidden"))
+        assert "del" in str(rejects(NoPermissionError, own.delete, "shown:1"))
+        wrong = connect(protocol, username="reader", password="wrong", retry=ONCE)
+        rejects(AuthenticationError, wrong.ping)
+        assert r.acl_log()[0]["reason"] == "auth"
+        assert r.acl_log_reset()
+        assert len(r.acl_genpass()) == 64
+    finally:
+        assert r.acl_deluser("reader") == 1
+
+
+@check
 def a_bounded_pool_hands_connections_on(r, protocol):
+    plain = connect(protocol).connection_pool
     pool = redis.BlockingConnectionPool(
-        host=HOST, port=PORT, protocol=protocol, decode_responses=True, max_connections=2, timeout=5
+        connection_class=plain.connection_class, max_connections=2, timeout=5, **plain.connection_kwargs
     )
     client = redis.Redis(connection_pool=pool)
     ids = {client.client_id() for _ in range(10)}
@@ -515,7 +539,26 @@ def a_bounded_pool_hands_connections_on(r, protocol):
 
 def connect(protocol, **options):
     options.setdefault("decode_responses", True)
-    return redis.Redis(host=HOST, port=PORT, protocol=protocol, socket_timeout=20, **options)
+    return redis.Redis(**WHERE, protocol=protocol, socket_timeout=20, **options)
+
+
+def parse(address):
+    """What redis.Redis wants to know of an address."""
+    kind, _, rest = address.partition(":")
+    if kind == "unix":
+        return {"unix_socket_path": rest}
+    if kind == "tls":
+        host, port, folder = rest.split(":")
+        return {
+            "host": host,
+            "port": int(port),
+            "ssl": True,
+            "ssl_ca_certs": f"{folder}/ca.crt",
+            "ssl_certfile": f"{folder}/client.crt",
+            "ssl_keyfile": f"{folder}/client.key",
+        }
+    host, _, port = address.rpartition(":")
+    return {"host": host, "port": int(port)}
 
 
 def main():
@@ -536,6 +579,5 @@ def main():
 
 
 if __name__ == "__main__":
-    HOST, _, PORT = sys.argv[1].rpartition(":")
-    PORT = int(PORT)
+    WHERE = parse(sys.argv[1])
     sys.exit(main())

@@ -571,15 +571,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// A command was refused: if it is among those after MULTI, there will be no transaction.
     fn refuse_in_transaction(&mut self, args: &Args<'_>, error: Error) -> Error {
-        let Some(queue) = &mut self.session.queue else {
-            return error;
-        };
         if command::named(args).is_some_and(|command| command.full_name == "exec") {
             self.session.queue = None;
             self.session.watch = None;
             return transaction::aborted(&error);
         }
-        queue.is_aborted = true;
+        if let Some(queue) = &mut self.session.queue {
+            queue.is_aborted = true;
+        }
         error
     }
 
