@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::command::{self, Command, categories};
+use crate::command::{self, Command};
 
 const NAMES: [&str; 21] = [
     "keyspace",
@@ -31,7 +31,7 @@ const NAMES: [&str; 21] = [
 /// A bit for each category of each command, by the command's number.
 static OF_COMMANDS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let bits_of = |command: &Command| {
-        let named = categories(command.all_flags(), command.about.group);
+        let named = command.categories();
         let known = Category::all().filter(|category| named.contains(&category.name()));
         known.fold(0, |bits, category| bits | category.bit())
     };
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn every_category_that_a_command_shows_is_known() {
         for command in command::every() {
-            for name in categories(command.all_flags(), command.about.group) {
+            for name in command.categories() {
                 assert!(NAMES.contains(&name), "{}: {name}", command.full_name);
             }
         }

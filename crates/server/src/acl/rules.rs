@@ -1,11 +1,11 @@
 //! What a user is and may do, and the notation for it.
 
-use cairn_resp::inline;
+use cairn_resp::{inline, number};
 
 use super::check::{Denial, Reason};
 use super::password::Hash;
 use super::selector::{Needs, Selector};
-use crate::command::{Access, Args, Command, keys_of};
+use crate::command::{Access, Args, Command, Place, keys_of};
 
 /// Why a rule is refused, in Redis' words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -261,11 +261,36 @@ impl Rules {
     }
 }
 
-/// The keys of a call. If its arguments make no sense there are none, and the handler will refuse it.
+/// The keys of a call: those that Redis finds, and whatever else there are latches for, lest a call touches a key that
+/// was not looked at.
 fn real_keys(command: &Command, args: &Args<'_>) -> Vec<(usize, Access)> {
+    if has_wrong_count(command, args) {
+        // The handler will refuse it, and Redis asks for no permissions.
+        return Vec::new();
+    }
     let mut keys = keys_of(command, args).unwrap_or_default();
     keys.retain(|(_, access)| *access != Access::NotKey);
+    command.keys.visit(args, |name, access| {
+        let at = args.iter().position(|word| std::ptr::eq(*word, name));
+        if let Some(at) = at
+            && !keys.iter().any(|(known, _)| *known == at)
+        {
+            keys.push((at, access));
+        }
+    });
     keys
+}
+
+/// Whether a number of keys is no number, or more than there are arguments.
+fn has_wrong_count(command: &Command, args: &Args<'_>) -> bool {
+    command.keys.0.iter().any(|spec| match spec.place {
+        Place::Counted { count_at } => {
+            let count = args.get(count_at).and_then(|word| number::parse_i64(word));
+            let count = count.and_then(|count| usize::try_from(count).ok());
+            count.is_none_or(|count| count > args.len() - count_at - 1)
+        }
+        _ => false,
+    })
 }
 
 /// Where the first option stands that has a call read keys whose names come about as it runs: BY and GET of SORT.

@@ -55,6 +55,65 @@ fn each_rule_decides_over_what_it_names() {
 }
 
 #[test]
+fn no_key_is_overlooked() {
+    let acl = Acl::default();
+    set(&acl, "u", "+@all ~a ~mine*").unwrap();
+    // Redis looks at the first destination, and the command takes the last.
+    let stores = "georadius a 0 0 1 m store mine store other";
+    assert_eq!(reason(&acl, stores), Some((Reason::Key, 9)));
+    assert_eq!(
+        reason(&acl, "georadius a 0 0 1 m store mine store mine2"),
+        None
+    );
+    assert_eq!(
+        reason(&acl, "sort a store other store mine limit store 1"),
+        None
+    );
+    assert_eq!(
+        reason(&acl, "sort a store mine store other"),
+        Some((Reason::Key, 5))
+    );
+    // A password that looks like an option.
+    let migrate = "migrate host 1 other 0 100 auth keys copy";
+    assert_eq!(reason(&acl, migrate), Some((Reason::Key, 3)));
+    assert_eq!(
+        reason(&acl, "xread count 1 streams a other 0 0"),
+        Some((Reason::Key, 5))
+    );
+    // What cannot be run needs no permission.
+    assert_eq!(reason(&acl, "eval x 3 a other"), None);
+    assert_eq!(reason(&acl, "eval x 2 a other"), Some((Reason::Key, 4)));
+    assert_eq!(reason(&acl, "zunionstore other x a"), None);
+    assert_eq!(
+        reason(&acl, "zunionstore mine 2 a other"),
+        Some((Reason::Key, 4))
+    );
+}
+
+#[test]
+fn sort_reads_keys_that_it_does_not_name() {
+    let acl = Acl::default();
+    set(&acl, "u", "+sort ~list").unwrap();
+    assert_eq!(reason(&acl, "sort list by nosort alpha"), None);
+    assert_eq!(reason(&acl, "sort list by w*"), Some((Reason::Unnamed, 2)));
+    assert_eq!(
+        reason(&acl, "sort list limit 0 1 get #"),
+        Some((Reason::Unnamed, 5))
+    );
+    set(&acl, "u", "%W~*").unwrap();
+    assert_eq!(reason(&acl, "sort list by w*"), Some((Reason::Unnamed, 2)));
+    set(&acl, "u", "%R~*").unwrap();
+    assert_eq!(reason(&acl, "sort list by w* get #"), None);
+    set(&acl, "u", "resetkeys ~list (+get %R~*)").unwrap();
+    let split = reason(&acl, "sort list by w*");
+    assert_eq!(
+        split,
+        Some((Reason::Unnamed, 2)),
+        "it takes one selector that permits both"
+    );
+}
+
+#[test]
 fn selectors_permit_each_by_itself() {
     let acl = Acl::default();
     set(&acl, "u", "+get ~a (+set ~b) (+mget ~c ~d)").unwrap();

@@ -13,7 +13,6 @@ use cairn_store::{Error, Result};
 
 use super::args::{Args, is};
 use super::flags::Flag::{Connection, Keyspace, Loading, Stale};
-use super::flags::categories;
 use super::keys::{Access, KeySpec, Keys};
 use super::{Command, Flag, Handler, all, by_number, command, count, help};
 use crate::session::Session;
@@ -210,7 +209,7 @@ fn list_commands(_: &mut Session, args: &Args) -> Result<Reply> {
         [filter, by, category] if is(filter, "filterby") && is(by, "aclcat") => {
             let category = category.to_ascii_lowercase();
             Box::new(move |command| {
-                let categories = categories(command.all_flags(), command.about.group);
+                let categories = command.categories();
                 categories.iter().any(|known| known.as_bytes() == category)
             })
         }

@@ -50,9 +50,9 @@ use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
 
 pub use args::{Args, OwnedArgs};
 pub use blocking::Blocking;
-pub use flags::{Flag, Flags, categories};
+pub use flags::{Flag, Flags};
 pub use introspection::{find_by_full_name, keys_of};
-pub use keys::{Access, Keys, Purpose};
+pub use keys::{Access, Keys, Place, Purpose};
 
 use crate::server::Server;
 use crate::session::Session;
@@ -251,6 +251,15 @@ impl Command {
     #[inline]
     pub fn has(&self, flag: Flag) -> bool {
         self.all_flags().has(flag)
+    }
+
+    /// Its ACL categories. A container does nothing to values of a type: only its subcommands do.
+    pub fn categories(&self) -> Vec<flags::Category> {
+        let group = match self.handler {
+            Handler::Container => "",
+            _ => self.about.group,
+        };
+        flags::categories(self.all_flags(), group)
     }
 
     /// Its place in statistics, below [`count`].

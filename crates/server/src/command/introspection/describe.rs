@@ -3,7 +3,6 @@
 use cairn_resp::Reply;
 use cairn_store::Result;
 
-use crate::command::flags::categories;
 use crate::command::keys::{KeySpec, Place};
 use crate::command::{Args, Command, all, find, syntax};
 use crate::session::Session;
@@ -53,7 +52,7 @@ fn simple_set(names: impl Iterator<Item = String>) -> Reply {
 
 fn describe(command: &'static Command) -> Reply {
     let flags = command.all_flags();
-    let categories = categories(flags, command.about.group);
+    let categories = command.categories();
     let range = plain_range(command.keys.0);
     let specs = command.keys.0.iter();
     Reply::Array(vec![
