@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use cairn_tests::client::{Client, Value, is_closed};
-use cairn_tests::server::{Launch, Server};
+use cairn_tests::server::{Launch, Server, free_port};
 
 fn error(text: &str) -> Value {
     Value::Error(text.as_bytes().to_vec())
@@ -219,7 +219,7 @@ fn a_server_with_broken_users_does_not_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let start = |flags: &[&str]| {
         let output = std::process::Command::new(cairn_tests::server::cairn_binary())
-            .args(["serve", "--port", "0", "--dir"])
+            .args(["serve", "--port", &free_port().to_string(), "--dir"])
             .arg(folder.path())
             .args(flags)
             .output()
