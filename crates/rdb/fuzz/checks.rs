@@ -61,11 +61,18 @@ fn size(item: Item<'_>) -> usize {
     }
 }
 
-/// The parts of a stream as text, but for what an old one does not tell.
+/// The parts of a stream as text, but for what an old one does not tell. Whether a number is stored as one is no
+/// difference.
 fn parts(payload: &Payload<'_>) -> Vec<String> {
     let mut parts = Vec::new();
     let read = payload.read(&mut |item| {
-        parts.push(format!("{item:?}").replace("Untold", "Unknown"));
+        parts.push(match item {
+            Item::Entry(id, words) => {
+                let words: Vec<Vec<u8>> = words.iter().map(|w| w.with(<[u8]>::to_vec)).collect();
+                format!("{id:?} {words:?}")
+            }
+            item => format!("{item:?}").replace("Untold", "Unknown"),
+        });
         Ok::<_, Corrupt>(())
     });
     assert!(read.is_ok());

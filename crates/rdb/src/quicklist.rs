@@ -25,7 +25,7 @@ pub fn read<E: From<Corrupt>>(
         let container = input.length()?;
         let node = input.string()?;
         match container {
-            PLAIN => visit(Item::Element(&node))?,
+            PLAIN if !node.is_empty() => visit(Item::Element(&node))?,
             PACKED => {
                 let mut elements = listpack::Elements::open(&node)?;
                 while let Some(element) = elements.next()? {

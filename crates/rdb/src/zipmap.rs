@@ -51,7 +51,11 @@ impl<'a> Fields<'a> {
     fn length(&mut self) -> Result<usize, Corrupt> {
         match self.input.byte()? {
             END => Err(Corrupt),
-            LONG => Ok(u32::from_le_bytes(self.input.fixed()?) as usize),
+            // What is short is never written so.
+            LONG => match u32::from_le_bytes(self.input.fixed()?) {
+                ..254 => Err(Corrupt),
+                long => Ok(long as usize),
+            },
             short => Ok(usize::from(short)),
         }
     }

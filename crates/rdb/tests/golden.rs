@@ -236,7 +236,7 @@ fn the_streams_that_are_refused_lack_little() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let one_zset = |score: f64| [&b"\x05\x01\x01a"[..], &score.to_le_bytes()].concat();
-    let refused: [(&str, Vec<u8>); 24] = [
+    let refused: [(&str, Vec<u8>); 27] = [
         ("nothing", b"".to_vec()),
         ("no such form", b"\x08\x01a".to_vec()),
         ("a module", b"\x07\x01a".to_vec()),
@@ -273,6 +273,15 @@ fn what_makes_no_sense_is_refused() {
         (
             "very many members",
             b"\x02\x81\xff\xff\xff\xff\xff\xff\xff\xff\x01a".to_vec(),
+        ),
+        ("a large element of no bytes", b"\x12\x01\x01\x00".to_vec()),
+        (
+            "a short name with a long length",
+            b"\x09\x0b\x01\xfe\x01\0\0\0f\x01\0v\xff".to_vec(),
+        ),
+        (
+            "a short value with a long length",
+            b"\x09\x0b\x01\x01f\xfe\x01\0\0\0\0v\xff".to_vec(),
         ),
         ("a node of no kind", b"\x12\x01\x03\x01a".to_vec()),
         ("a stream that ends", stream(&[(1, 0)], b"")),

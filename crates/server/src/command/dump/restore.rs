@@ -7,8 +7,8 @@ use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, st
 
 use crate::command::args::{self, Args};
 
-/// A larger payload is not looked at on a connection's thread.
-const SHORT: usize = 64 * 1024;
+/// A larger payload is not looked at on a connection's thread: a hundred times as much may be compressed in it.
+const SHORT: usize = 16 * 1024;
 
 struct Options {
     replaces: bool,
