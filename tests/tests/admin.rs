@@ -279,3 +279,80 @@ fn shutdown_answers_nothing_and_loses_nothing() {
     server.start();
     assert_eq!(server.client().line("GET key"), Value::bulk("v"));
 }
+
+/// What Cairn lacks on purpose is told from what is misspelt.
+#[test]
+fn commands_that_are_absent_say_why() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    let mut complaint = |line: &str| {
+        let reply = client.line(line);
+        assert!(reply.is_error(), "{line}: {reply:?}");
+        String::from_utf8_lossy(reply.as_bytes().unwrap_or_default()).into_owned()
+    };
+    for line in ["CLUSTER INFO", "ASKING", "READONLY", "READWRITE"] {
+        let expected = "ERR This instance has cluster support disabled";
+        assert_eq!(complaint(line), expected, "{line}");
+    }
+    for line in [
+        "REPLICAOF NO ONE",
+        "slaveof no one",
+        "FAILOVER",
+        "SYNC",
+        "PSYNC ? -1",
+        "REPLCONF ACK 0",
+        "MODULE LIST",
+        "SENTINEL MASTERS",
+        "PFDEBUG ENCODING key",
+        "PFSELFTEST",
+    ] {
+        let name = line.split(' ').next().unwrap_or_default();
+        let beginning = format!("ERR {} is not supported: ", name.to_uppercase());
+        assert!(complaint(line).starts_with(&beginning), "{line}");
+    }
+    assert!(complaint("REPLICAOFF").starts_with("ERR unknown command"));
+    assert_eq!(
+        client.line("COMMAND INFO module"),
+        Value::Array(vec![Value::Null])
+    );
+}
+
+#[test]
+fn memory_is_told_in_figures_and_given_back() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    client.line("SET key value");
+    let stats = client.line("MEMORY STATS").into_items().expect("figures");
+    let figure = |name: &str| {
+        let mut pairs = stats.chunks_exact(2);
+        let found = pairs.find(|pair| pair[0] == Value::bulk(name));
+        found.map(|pair| pair[1].clone())
+    };
+    assert_eq!(figure("keys.count"), Some(Value::Int(1)));
+    let allocated = figure("total.allocated").and_then(|bytes| bytes.as_int());
+    assert!(allocated.is_some_and(|bytes| bytes > 100_000), "{stats:?}");
+    assert!(figure("dataset.percentage").is_some());
+    let report = client.line("MEMORY MALLOC-STATS");
+    let report = String::from_utf8_lossy(report.as_bytes().unwrap_or_default()).into_owned();
+    assert!(report.starts_with("jemalloc-") && report.contains("resident: "));
+    assert_eq!(client.line("MEMORY PURGE"), Value::ok());
+    assert_eq!(client.line("GET key"), Value::bulk("value"));
+}
+
+#[test]
+fn whoever_has_it_saved_is_answered_as_redis_does() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    client.line("SET key value");
+    let status = |text: &str| Value::Simple(text.as_bytes().to_vec());
+    assert_eq!(client.line("SAVE"), Value::ok());
+    assert_eq!(client.line("BGSAVE"), status("Background saving started"));
+    assert_eq!(
+        client.line("BGREWRITEAOF"),
+        status("Background append only file rewriting started")
+    );
+    let saved = client.line("LASTSAVE").as_int().expect("a time");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.expect("a time").as_secs() as i64;
+    assert!((now - 60..=now).contains(&saved), "{saved}");
+}

@@ -1,6 +1,6 @@
 //! How much memory the process uses, as its allocator counts.
 
-use tikv_jemalloc_ctl::{epoch, stats, version};
+use tikv_jemalloc_ctl::{epoch, raw, stats, version};
 
 /// Bytes, each figure holding the one before it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -33,5 +33,44 @@ impl Memory {
         let whole = version::read().unwrap_or("unknown");
         let number = whole.split('-').next().unwrap_or(whole);
         format!("jemalloc-{number}")
+    }
+
+    /// What the allocator tells about itself, for people.
+    pub fn report() -> String {
+        let _ = epoch::advance();
+        let figures = [
+            ("allocated", stats::allocated::read()),
+            ("active", stats::active::read()),
+            ("metadata", stats::metadata::read()),
+            ("resident", stats::resident::read()),
+            ("mapped", stats::mapped::read()),
+            ("retained", stats::retained::read()),
+        ];
+        let mut report = format!("{}\n", Memory::allocator());
+        for (name, bytes) in figures {
+            report += &format!("{name}: {} bytes\n", bytes.unwrap_or_default());
+        }
+        report
+    }
+
+    /// Has the allocator give back to the system what it keeps for later.
+    ///
+    /// Each arena is told to keep nothing, which makes it let go of what it has, and then to go on as before. Arenas
+    /// that are not in use refuse, which does not matter.
+    pub fn purge() {
+        // SAFETY: the name is terminated by a zero, and jemalloc's type of it is `unsigned`, 32 bits here.
+        let arenas = unsafe { raw::read::<u32>(b"arenas.narenas\0") }.unwrap_or(0);
+        for arena in 0..arenas {
+            for kind in ["dirty", "muzzy"] {
+                let name = format!("arena.{arena}.{kind}_decay_ms\0");
+                // SAFETY: the name is terminated by a zero, and jemalloc's type of it is `ssize_t`, which `isize` is.
+                unsafe {
+                    if let Ok(before) = raw::read::<isize>(name.as_bytes()) {
+                        let _ = raw::write::<isize>(name.as_bytes(), 0);
+                        let _ = raw::write::<isize>(name.as_bytes(), before);
+                    }
+                }
+            }
+        }
     }
 }

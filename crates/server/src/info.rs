@@ -2,7 +2,7 @@
 //! Redis watch Cairn. What Redis counts and Cairn has no use for stands at zero if tools look for it.
 
 mod command;
-mod memory;
+pub mod memory;
 mod process;
 mod reclaim;
 mod storage;
@@ -17,8 +17,6 @@ use crate::acl::Reason;
 use crate::client::Client;
 use crate::pubsub::Kind;
 use crate::server::Server;
-
-pub use memory::doctor as memory_report;
 
 /// The version of Redis whose behaviour this is.
 pub const REDIS_VERSION: &str = "7.0.15";

@@ -72,7 +72,6 @@ pub const COMMANDS: &[Command] = &[
         ),
     command("bitfield", -2, Handler::Write(field::bitfield))
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
-        .access(field::access_of_bitfield)
         .flags(&[DenyOom])
         .syntax(
             "key operation(GET/encoding_offset{encoding offset:i}|\
@@ -80,6 +79,8 @@ pub const COMMANDS: &[Command] = &[
              write_operation(SET/encoding_offset_value{encoding offset:i value:i}|\
              INCRBY/encoding_offset_increment{encoding offset:i increment:i})})?+",
         )
+        .notes(&["This command allows both access and modification of the key"])
+        .access(field::access_of_bitfield)
         .about(
             GROUP,
             "3.2.0",

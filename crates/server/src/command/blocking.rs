@@ -191,6 +191,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(MOVES_BETWEEN_KEYS)
         .flags(&[DenyOom, NoScript])
         .syntax("source:k destination:k timeout:d")
+        .deprecated("6.2.0", "`BLMOVE` with the `RIGHT` and `LEFT` arguments")
         .about(
             "list",
             "2.2.0",

@@ -125,7 +125,7 @@ const SUBCOMMANDS: &[Command] = &[
         .syntax("timeout:i mode(WRITE!|ALL!)?")
         .about(
             GROUP,
-            "3.0.0",
+            "2.9.50",
             "O(1)",
             "Lets all commands, or those that write, wait.",
         ),

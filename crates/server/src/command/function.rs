@@ -28,12 +28,14 @@ pub const COMMANDS: &[Command] = &[
         .flags(CALLS)
         .flags(&[MayReplicate])
         .syntax("function numkeys:i key?+ arg?+")
+        .notes(&["We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"])
         .about(GROUP, "7.0.0", DEPENDS, "Calls a function."),
     command("fcall_ro", -3, Handler::Unit(fcall_ro))
         .keys(READS_KEYS)
         .flags(CALLS)
         .flags(&[ReadOnly])
         .syntax("function numkeys:i key?+ arg?+")
+        .notes(&["We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"])
         .about(GROUP, "7.0.0", DEPENDS, "Calls a function that only reads."),
     command("function", -2, Handler::Container)
         .subcommands(SUBCOMMANDS)

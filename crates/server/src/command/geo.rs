@@ -112,6 +112,10 @@ pub const COMMANDS: &[Command] = &[
              WITHCOORD!? WITHDIST!? WITHHASH!? count{COUNT/count:i ANY!?}? order(ASC!|DESC!)? \
              STORE/key? STOREDIST/key?",
         )
+        .deprecated(
+            "6.2.0",
+            "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
+        )
         .about(
             GROUP,
             "3.2.0",
@@ -124,6 +128,7 @@ pub const COMMANDS: &[Command] = &[
             "key longitude:d latitude:d radius:d unit(M!|KM!|FT!|MI!) \
              WITHCOORD!? WITHDIST!? WITHHASH!? count{COUNT/count:i ANY!?}? order(ASC!|DESC!)?",
         )
+        .deprecated("6.2.0", "`GEOSEARCH` with the `BYRADIUS` argument")
         .about(
             GROUP,
             "3.2.10",
@@ -145,6 +150,10 @@ pub const COMMANDS: &[Command] = &[
         "key member radius:d unit(M!|KM!|FT!|MI!) WITHCOORD!? WITHDIST!? WITHHASH!? \
          count{COUNT/count:i ANY!?}? order(ASC!|DESC!)? STORE/key? STOREDIST/key?",
     )
+    .deprecated(
+        "6.2.0",
+        "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+    )
     .about(
         GROUP,
         "3.2.0",
@@ -160,6 +169,10 @@ pub const COMMANDS: &[Command] = &[
     .syntax(
         "key member radius:d unit(M!|KM!|FT!|MI!) WITHCOORD!? WITHDIST!? WITHHASH!? \
          count{COUNT/count:i ANY!?}? order(ASC!|DESC!)?",
+    )
+    .deprecated(
+        "6.2.0",
+        "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
     )
     .about(
         GROUP,

@@ -35,6 +35,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(UPDATES)
         .flags(&[DenyOom, Fast])
         .syntax("key field_value{field value}+")
+        .deprecated("4.0.0", "`HSET` with multiple field-value pairs")
         .about(
             GROUP,
             "2.0.0",

@@ -43,6 +43,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(Keys(&[from(1, Access::ReadWrite(Purpose::Access))]))
         .flags(&[ReadOnly, MayReplicate])
         .syntax("key+")
+        .notes(&["RW because it may change the internal representation of the key, and propagate to replicas"])
         .about(
             GROUP,
             "2.8.9",

@@ -15,6 +15,7 @@ use super::args::{Args, is};
 use super::flags::Flag::{Connection, Keyspace, Loading, Stale};
 use super::keys::{Access, KeySpec, Keys};
 use super::{Command, Flag, Handler, all, by_number, command, count, help};
+use crate::info::memory;
 use crate::session::Session;
 
 const SERVER: &str = "server";
@@ -177,9 +178,33 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
 ];
 
 const MEMORY_SUBCOMMANDS: &[Command] = &[
-    command("doctor", 2, Handler::Admin(crate::info::memory_report))
+    command("doctor", 2, Handler::Admin(memory::doctor))
         .tips(ALL_SHARDS)
         .about(SERVER, "4.0.0", "O(1)", "Says in words how memory is used."),
+    command("malloc-stats", 2, Handler::Admin(memory::malloc_stats))
+        .tips(ALL_SHARDS)
+        .about(
+            SERVER,
+            "4.0.0",
+            "O(N) for N arenas",
+            "Returns what the allocator tells about itself.",
+        ),
+    command("purge", 2, Handler::Admin(memory::purge))
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .about(
+            SERVER,
+            "4.0.0",
+            "O(N) for N arenas",
+            "Has the allocator give back what it does not use.",
+        ),
+    command("stats", 2, Handler::Admin(memory::stats))
+        .tips(ALL_SHARDS)
+        .about(
+            SERVER,
+            "4.0.0",
+            "O(1)",
+            "Returns what memory is used for, as figures.",
+        ),
     command("usage", -3, Handler::Read(encoding::memory_usage))
         .keys(KEY_SECOND)
         .usage("<key> [SAMPLES <count>]")

@@ -121,6 +121,7 @@ pub const COMMANDS: &[Command] = &[
         .keys(MOVES_BETWEEN_KEYS)
         .flags(&[DenyOom])
         .syntax("source:k destination:k")
+        .deprecated("6.2.0", "`LMOVE` with the `RIGHT` and `LEFT` arguments")
         .about(
             "list",
             "1.2.0",

@@ -4,6 +4,7 @@
 //! from the declaration: dispatch, arity checks, latches, the read-only and full-disk guards, COMMAND
 //! and its subcommands. Whether a command reads or writes follows from its handler's signature.
 
+mod absent;
 mod acl;
 mod args;
 mod bitmap;
@@ -98,6 +99,8 @@ pub struct Command {
     flags: Flags,
     pub keys: Keys,
     pub channels: Channels,
+    /// What is noted about the key specifications, in their order.
+    pub notes: &'static [&'static str],
     /// What a call does to its keys, where that depends on the arguments.
     pub access: Option<fn(&Args) -> Access>,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
@@ -130,6 +133,8 @@ pub struct About {
     pub since: &'static str,
     pub group: &'static str,
     pub complexity: &'static str,
+    /// Since when, and for the sake of what, others should be used.
+    pub deprecated: Option<(&'static str, &'static str)>,
 }
 
 /// Declares a command; the rest follows by the methods below.
@@ -143,6 +148,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         flags: Flags::NONE,
         keys: Keys::NONE,
         channels: Channels::None,
+        notes: &[],
         access: None,
         finds_keys: None,
         usage: "",
@@ -155,6 +161,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
             since: "1.0.0",
             group: "generic",
             complexity: "",
+            deprecated: None,
         },
     }
 }
@@ -184,6 +191,11 @@ impl Command {
     const fn hidden_subcommands(mut self, subcommands: &'static [Command]) -> Self {
         self.subcommands = subcommands;
         self.shows_subcommands = false;
+        self
+    }
+
+    const fn notes(mut self, notes: &'static [&'static str]) -> Self {
+        self.notes = notes;
         self
     }
 
@@ -224,7 +236,13 @@ impl Command {
             since,
             group,
             complexity,
+            deprecated: self.about.deprecated,
         };
+        self
+    }
+
+    const fn deprecated(mut self, since: &'static str, replaced_by: &'static str) -> Self {
+        self.about.deprecated = Some((since, replaced_by));
         self
     }
 
@@ -601,6 +619,9 @@ fn wrong_subcommand(args: &Args<'_>) -> Error {
 }
 
 fn unknown(args: &Args<'_>) -> Error {
+    if let Some(complaint) = absent::complaint(args[0]) {
+        return Error::reply(complaint);
+    }
     let mut beginning = Vec::new();
     for word in args.rest(1) {
         if beginning.len() >= 128 {

@@ -43,6 +43,7 @@ pub const COMMANDS: &[Command] = &[
         .flags(CALLS)
         .flags(&[MayReplicate])
         .syntax("script numkeys:i key?+ arg?+")
+        .notes(&["We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"])
         .about(GROUP, "2.6.0", DEPENDS, "Runs a script."),
     command("evalsha", -3, Handler::Unit(evalsha))
         .keys(MAY_CHANGE_KEYS)
@@ -55,6 +56,7 @@ pub const COMMANDS: &[Command] = &[
         .flags(CALLS)
         .flags(&[ReadOnly])
         .syntax("script numkeys:i key?+ arg?+")
+        .notes(&["We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"])
         .about(GROUP, "7.0.0", DEPENDS, "Runs a script that only reads."),
     command("evalsha_ro", -3, Handler::Unit(evalsha_ro))
         .keys(READS_KEYS)

@@ -78,6 +78,14 @@ pub const COMMANDS: &[Command] = &[
             "O(N) for recent changes",
             "Writes everything out.",
         ),
+    command("bgrewriteaof", 1, Handler::Admin(bgrewriteaof))
+        .flags(&[Admin, NoScript, NoAsyncLoading])
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for recent changes",
+            "Writes everything out, so that the journal may begin anew.",
+        ),
     command("role", 1, Handler::Session(role))
         .flags(&[NoScript, Loading, Stale, Fast, Administrative])
         .about(
@@ -162,6 +170,14 @@ fn bgsave(server: &Server, args: &Args) -> Result<Reply> {
     }
     server.save()?;
     Ok(Reply::Simple("Background saving started"))
+}
+
+/// The journal is what Redis' append only file is, and lets go of what has been written out.
+fn bgrewriteaof(server: &Server, _: &Args) -> Result<Reply> {
+    server.save()?;
+    Ok(Reply::Simple(
+        "Background append only file rewriting started",
+    ))
 }
 
 fn role(_: &mut Session, _: &Args) -> Result<Reply> {

@@ -29,6 +29,10 @@ const LOOKS_ELSEWHERE: KeySpec = KeySpec {
     access: Access::READ,
     place: Place::Elsewhere,
 };
+const LOOKED_UP: &str = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from \
+                         the content of the key we sort";
+const STORED: &str = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in \
+                      the argument array";
 /// The options that have words behind them, and how many.
 const OPTIONS: &[(&str, usize)] = &[("LIMIT", 2), ("GET", 1), ("BY", 1), ("STORE", 1)];
 
@@ -52,6 +56,7 @@ pub const COMMANDS: &[Command] = &[
             "key BY/pattern:p1? LIMIT/offset_count{offset:i count:i}? GET/pattern:p1?++ \
              order(ASC!|DESC!)? ALPHA/sorting!? STORE/destination:k2?",
         )
+        .notes(&["", LOOKED_UP, STORED])
         .about(
             GROUP,
             "1.0.0",
@@ -66,6 +71,7 @@ pub const COMMANDS: &[Command] = &[
             "key BY/pattern:p1? LIMIT/offset_count{offset:i count:i}? GET/pattern:p1?++ \
              order(ASC!|DESC!)? ALPHA/sorting!?",
         )
+        .notes(&["", LOOKED_UP])
         .about(
             GROUP,
             "7.0.0",

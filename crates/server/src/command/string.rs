@@ -51,11 +51,13 @@ pub const COMMANDS: &[Command] = &[
             "key value condition(NX!|XX!)? GET!? expiration(EX/seconds:i|PX/milliseconds:i|\
              EXAT/unix-time-seconds:u|PXAT/unix-time-milliseconds:u|KEEPTTL!)?",
         )
+        .notes(&["RW and ACCESS due to the optional `GET` argument"])
         .about(GROUP, "1.0.0", "O(1)", "Sets a key to a value."),
     command("getset", 3, Handler::Write(set::getset))
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
         .syntax("key value")
+        .deprecated("6.2.0", "`SET` with the `!GET` argument")
         .about(
             GROUP,
             "1.0.0",
@@ -79,6 +81,7 @@ pub const COMMANDS: &[Command] = &[
             "key expiration(EX/seconds:i|PX/milliseconds:i|EXAT/unix-time-seconds:u|\
              PXAT/unix-time-milliseconds:u|PERSIST!)?",
         )
+        .notes(&["RW and UPDATE because it changes the TTL"])
         .about(
             GROUP,
             "6.2.0",
@@ -178,6 +181,7 @@ pub const COMMANDS: &[Command] = &[
     command("substr", 4, Handler::Point(range::getrange))
         .keys(READS)
         .syntax("key start:i end:i")
+        .deprecated("2.0.0", "`GETRANGE`")
         .about(
             GROUP,
             "1.0.0",

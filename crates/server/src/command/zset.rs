@@ -161,6 +161,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrevrange", -4, Handler::Read(range::zrevrange))
         .keys(READS_KEY)
         .syntax("key start:i stop:i WITHSCORES!?")
+        .deprecated("6.2.0", "`ZRANGE` with the `REV` argument")
         .about(
             GROUP,
             "1.2.0",
@@ -170,6 +171,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrangebyscore", -4, Handler::Read(range::zrangebyscore))
         .keys(READS_KEY)
         .syntax("key min:d max:d WITHSCORES!? LIMIT/offset_count{offset:i count:i}?")
+        .deprecated("6.2.0", "`ZRANGE` with the `BYSCORE` argument")
         .about(
             GROUP,
             "1.0.5",
@@ -183,6 +185,7 @@ pub const COMMANDS: &[Command] = &[
     )
     .keys(READS_KEY)
     .syntax("key max:d min:d WITHSCORES!? LIMIT/offset_count{offset:i count:i}?")
+    .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYSCORE` arguments")
     .about(
         GROUP,
         "2.2.0",
@@ -192,6 +195,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrangebylex", -4, Handler::Read(range::zrangebylex))
         .keys(READS_KEY)
         .syntax("key min max LIMIT/offset_count{offset:i count:i}?")
+        .deprecated("6.2.0", "`ZRANGE` with the `BYLEX` argument")
         .about(
             GROUP,
             "2.8.9",
@@ -201,6 +205,7 @@ pub const COMMANDS: &[Command] = &[
     command("zrevrangebylex", -4, Handler::Read(range::zrevrangebylex))
         .keys(READS_KEY)
         .syntax("key max min LIMIT/offset_count{offset:i count:i}?")
+        .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYLEX` arguments")
         .about(
             GROUP,
             "2.8.9",

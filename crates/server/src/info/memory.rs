@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::command::Args;
 use crate::server::Server;
 
-pub fn section(server: &Server, report: &mut Report) -> Result<()> {
+pub(super) fn section(server: &Server, report: &mut Report) -> Result<()> {
     let memory = Memory::now();
     let resident = process::resident_bytes();
     let peak = server.stats.note_memory(memory.allocated);
@@ -68,14 +68,7 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
         "mem_total_replication_buffers",
         "mem_clients_slaves",
     ]);
-    let buffers = |client: &Client| client.input.capacity() + client.output.capacity();
-    let buffers: usize = server
-        .clients
-        .all()
-        .iter()
-        .map(|client| buffers(client))
-        .sum();
-    report.field("mem_clients_normal", buffers);
+    report.field("mem_clients_normal", client_buffers(server));
     report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     report.field("mem_allocator", Memory::allocator());
     report.zeros(&[
@@ -84,6 +77,12 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
         "lazyfreed_objects",
     ]);
     Ok(())
+}
+
+fn client_buffers(server: &Server) -> usize {
+    let buffers = |client: &Client| client.input.capacity() + client.output.capacity();
+    let clients = server.clients.all();
+    clients.iter().map(|client| buffers(client)).sum()
 }
 
 /// MEMORY DOCTOR.
@@ -102,4 +101,84 @@ pub fn doctor(server: &Server, _: &Args) -> Result<Reply> {
         human(statistics.sst_bytes),
     );
     Ok(Reply::Verbatim("txt", text.into_bytes()))
+}
+
+/// MEMORY MALLOC-STATS.
+pub fn malloc_stats(_: &Server, _: &Args) -> Result<Reply> {
+    Ok(Reply::Verbatim("txt", Memory::report().into_bytes()))
+}
+
+/// MEMORY PURGE.
+pub fn purge(_: &Server, _: &Args) -> Result<Reply> {
+    Memory::purge();
+    Ok(Reply::Ok)
+}
+
+/// MEMORY STATS: Redis' figures, as far as they mean something here. What it counts as the dataset is what of it is
+/// in memory.
+pub fn stats(server: &Server, _: &Args) -> Result<Reply> {
+    let memory = Memory::now();
+    let resident = process::resident_bytes();
+    let peak = server.stats.note_memory(memory.allocated);
+    let statistics = server.store.engine().statistics();
+    let dataset = statistics.block_cache_bytes.min(memory.allocated);
+    let scripts = server.scripts.figures();
+    let mut keys = 0;
+    for database in 0..server.store.databases().count() {
+        keys += server.store.count_keys(database)?.keys;
+    }
+    let mut figures: Vec<(Reply, Reply)> = Vec::new();
+    let mut add = |name: &'static str, figure: Reply| figures.push((name.into(), figure));
+    add("peak.allocated", peak.into());
+    add("total.allocated", memory.allocated.into());
+    add("startup.allocated", Reply::Int(0));
+    for nothing in ["replication.backlog", "clients.slaves"] {
+        add(nothing, Reply::Int(0));
+    }
+    add("clients.normal", client_buffers(server).into());
+    for nothing in ["cluster.links", "aof.buffer"] {
+        add(nothing, Reply::Int(0));
+    }
+    add("lua.caches", scripts.script_bytes.into());
+    add("functions.caches", scripts.library_bytes.into());
+    add("overhead.total", (memory.allocated - dataset).into());
+    add("keys.count", keys.into());
+    add("keys.bytes-per-key", (dataset / keys.max(1)).into());
+    add("dataset.bytes", dataset.into());
+    let percent = |part: u64, whole: u64| Reply::Double(100.0 * ratio(part, whole));
+    add("dataset.percentage", percent(dataset, memory.allocated));
+    add("peak.percentage", percent(memory.allocated, peak));
+    add("allocator.allocated", memory.allocated.into());
+    add("allocator.active", memory.active.into());
+    add("allocator.resident", memory.resident.into());
+    for (ratio_name, bytes_name, of, to) in [
+        (
+            "allocator-fragmentation.ratio",
+            "allocator-fragmentation.bytes",
+            memory.active,
+            memory.allocated,
+        ),
+        (
+            "allocator-rss.ratio",
+            "allocator-rss.bytes",
+            memory.resident,
+            memory.active,
+        ),
+        (
+            "rss-overhead.ratio",
+            "rss-overhead.bytes",
+            resident,
+            memory.resident,
+        ),
+        (
+            "fragmentation",
+            "fragmentation.bytes",
+            resident,
+            memory.allocated,
+        ),
+    ] {
+        add(ratio_name, Reply::Double(ratio(of, to)));
+        add(bytes_name, Reply::Int(of as i64 - to as i64));
+    }
+    Ok(Reply::Map(figures))
 }

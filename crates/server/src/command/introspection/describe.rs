@@ -4,7 +4,7 @@ use cairn_resp::Reply;
 use cairn_store::Result;
 
 use crate::command::keys::{KeySpec, Place};
-use crate::command::{Args, Command, all, find, syntax};
+use crate::command::{Args, Command, Flag, all, find, syntax};
 use crate::session::Session;
 
 pub fn everything(_: &mut Session, _: &Args) -> Result<Reply> {
@@ -64,7 +64,12 @@ fn describe(command: &'static Command) -> Reply {
         Reply::Int(range.step),
         simple_set(categories.iter().map(|name| format!("@{name}"))),
         Reply::Set(command.tips.iter().map(|tip| (*tip).into()).collect()),
-        Reply::Set(specs.map(|spec| describe_spec(command, spec)).collect()),
+        Reply::Set(
+            specs
+                .enumerate()
+                .map(|(number, spec)| describe_spec(command, number, spec))
+                .collect(),
+        ),
         match command.shown_subcommands() {
             // An array, unlike its neighbours, unless it is empty: so says Redis.
             [] => Reply::Set(Vec::new()),
@@ -112,7 +117,7 @@ fn plain_range(specs: &[KeySpec]) -> Range {
     whole
 }
 
-fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
+fn describe_spec(command: &Command, number: usize, spec: &KeySpec) -> Reply {
     let mut flags: Vec<String> = spec
         .access
         .names()
@@ -173,11 +178,15 @@ fn describe_spec(command: &Command, spec: &KeySpec) -> Reply {
             (behind(option.word, -2), "range", range(-1, 1, 0))
         }
     };
-    Reply::Map(vec![
+    let mut fields = vec![
         ("flags".into(), simple_set(flags.into_iter())),
         ("begin_search".into(), begin),
         ("find_keys".into(), found_by(kind, fields)),
-    ])
+    ];
+    if let Some(note) = command.notes.get(number).filter(|note| !note.is_empty()) {
+        fields.insert(0, ("notes".into(), (*note).into()));
+    }
+    Reply::Map(fields)
 }
 
 fn document_all(commands: impl Iterator<Item = &'static Command>) -> Reply {
@@ -193,6 +202,20 @@ fn document(command: &'static Command) -> Reply {
         ("group".into(), about.group.into()),
         ("complexity".into(), about.complexity.into()),
     ];
+    if command.has(Flag::Debugging) && command.about.group == "server" {
+        fields.push((
+            "doc_flags".into(),
+            simple_set(["syscmd".into()].into_iter()),
+        ));
+    }
+    if let Some((since, replaced_by)) = about.deprecated {
+        fields.push((
+            "doc_flags".into(),
+            simple_set(["deprecated".into()].into_iter()),
+        ));
+        fields.push(("deprecated_since".into(), since.into()));
+        fields.push(("replaced_by".into(), replaced_by.into()));
+    }
     let arguments = syntax::arguments(command.syntax, command.keys.0.len()).unwrap_or_default();
     if !arguments.is_empty() {
         fields.push(("arguments".into(), Reply::Array(arguments)));

@@ -1,0 +1,58 @@
+//! Commands of Redis that Cairn does not have, and why. They are in no table: a client that asks whether they exist is
+//! told that they do not, and one that calls them, what it has to do with.
+
+use super::args::is;
+use super::printable;
+
+const ALONE: &str = "this server has no replicas, and is none";
+const ABSENT: &[(&str, &str)] = &[
+    ("failover", ALONE),
+    ("psync", ALONE),
+    ("replconf", ALONE),
+    ("replicaof", ALONE),
+    ("slaveof", ALONE),
+    ("sync", ALONE),
+    ("module", "Cairn loads no modules"),
+    ("pfdebug", "Redis tests its own code by it"),
+    ("pfselftest", "Redis tests its own code by it"),
+    ("sentinel", "this server watches no others"),
+];
+
+/// What a cluster's client calls. This is what Redis says when it is part of none.
+const OF_CLUSTERS: [&str; 5] = [
+    "asking",
+    "cluster",
+    "readonly",
+    "readwrite",
+    "restore-asking",
+];
+
+/// What a client is told that calls such a command.
+pub fn complaint(name: &[u8]) -> Option<String> {
+    if OF_CLUSTERS.iter().any(|command| is(name, command)) {
+        return Some("ERR This instance has cluster support disabled".into());
+    }
+    let (_, why) = ABSENT.iter().find(|(command, _)| is(name, command))?;
+    let name = printable(name, 128).to_ascii_uppercase();
+    Some(format!("ERR {name} is not supported: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::find;
+
+    #[test]
+    fn what_is_absent_is_in_no_table() {
+        let names = ABSENT.iter().map(|(name, _)| *name).chain(OF_CLUSTERS);
+        for name in names {
+            assert!(find(name.as_bytes()).is_none(), "{name}");
+            assert!(complaint(name.as_bytes()).is_some());
+        }
+        assert_eq!(complaint(b"get"), None);
+        assert_eq!(
+            complaint(b"Module").as_deref(),
+            Some("ERR MODULE is not supported: Cairn loads no modules")
+        );
+    }
+}
