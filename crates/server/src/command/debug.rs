@@ -1,5 +1,7 @@
 //! DEBUG: for tests and for those who want to look inside. Nothing here can harm the data.
 
+mod protocol;
+
 use std::time::Duration;
 
 use cairn_resp::{Reply, number};
@@ -44,6 +46,26 @@ const SUBCOMMANDS: &[Command] = &[
             "O(N) for all rows",
             "Compacts the database, and drops what is dead.",
         ),
+    command("change-repl-id", 2, Handler::Session(change_nothing))
+        .flags(FLAGS)
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Changes nothing: there are no replicas to notice.",
+        ),
+    command("error", 3, Handler::Session(protocol::error))
+        .flags(FLAGS)
+        .usage("<message>")
+        .about(GROUP, "1.0.0", "O(1)", "Returns an error that reads so."),
+    command("loadaof", 2, Handler::Admin(reload))
+        .flags(FLAGS)
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for recent changes",
+            "Writes everything out to the disk.",
+        ),
     command("log", 3, Handler::Session(log))
         .flags(FLAGS)
         .usage("<message>")
@@ -53,6 +75,12 @@ const SUBCOMMANDS: &[Command] = &[
         .keys(Keys(&[KeySpec::at(2, Access::PEEK)]))
         .usage("<key>")
         .about(GROUP, "1.0.0", "O(1)", "Tells about the value of a key."),
+    command("protocol", 3, Handler::Session(protocol::protocol))
+        .flags(FLAGS)
+        .usage(
+            "(string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false)",
+        )
+        .about(GROUP, "1.0.0", "O(1)", "Returns a reply of this kind."),
     command("reload", -2, Handler::Admin(reload))
         .flags(FLAGS)
         .usage("[NOSAVE] [NOFLUSH] [MERGE]")
@@ -166,6 +194,10 @@ fn rows(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         .into_iter()
         .map(String::into_bytes)
         .collect())
+}
+
+fn change_nothing(_: &mut Session, _: &Args) -> Result<Reply> {
+    Ok(Reply::Ok)
 }
 
 fn set_active_expire(session: &mut Session, args: &Args) -> Result<Reply> {
