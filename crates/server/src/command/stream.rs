@@ -51,6 +51,7 @@ const ANY_OUTPUT: &[&str] = &["nondeterministic_output"];
 pub const COMMANDS: &[Command] = &[
     command("xadd", -5, Handler::Write(edit::xadd))
         .keys(UPDATES_KEY)
+        .notes(&["UPDATE instead of INSERT because of the optional trimming feature"])
         .flags(&[DenyOom, Fast])
         .tips(ANY_OUTPUT)
         .syntax(
