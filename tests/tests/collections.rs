@@ -127,6 +127,8 @@ fn whole_collections_are_answered_from_bounded_memory() {
             names / 2,
         ),
         (format!("ZPOPMAX spare {huge}"), names),
+        ("DUMP hash".into(), names),
+        ("DUMP other".into(), names),
     ] {
         run_beside_others(&server, &command, least_bytes, 128);
     }

@@ -13,12 +13,17 @@ use crate::config::{ENCODINGS, Small};
 
 /// More than this is not written on a connection's thread.
 const SHORT: usize = 1024 * 1024;
+/// The same in elements, for which no walk is begun there.
+const FEW: u64 = 10_000;
 
 /// The payload of a key, unless there is none; it may have so many bytes.
 pub fn of_key(txn: &ReadTxn, name: &[u8], most: usize) -> Result<Option<Vec<u8>>> {
     let Some(shape) = txn.find(&txn.key(name))?.map(|Found { shape, .. }| shape) else {
         return Ok(None);
     };
+    if elements_of(shape) > FEW && !txn.is_patient() {
+        return Err(Error::TooLong);
+    }
     let writing = Writing { txn, name, most };
     let dump = match shape {
         Shape::Inline { .. } | Shape::Chunked { .. } => writing.string()?,
@@ -32,6 +37,15 @@ pub fn of_key(txn: &ReadTxn, name: &[u8], most: usize) -> Result<Option<Vec<u8>>
     };
     writing.check(dump.size())?;
     Ok(Some(dump.seal()))
+}
+
+fn elements_of(shape: Shape) -> u64 {
+    match shape {
+        Shape::Inline { .. } | Shape::Chunked { .. } => 1,
+        Shape::Collection { size, .. } | Shape::List { size, .. } | Shape::Stream { size, .. } => {
+            size
+        }
+    }
 }
 
 struct Writing<'t> {
