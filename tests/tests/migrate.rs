@@ -239,3 +239,34 @@ fn a_script_moves_a_key_once() {
     assert_eq!(client.line("EXISTS key").as_int(), Some(0));
     assert_eq!(client.line("GET undeclared"), Value::bulk("21"));
 }
+
+#[test]
+fn a_target_may_want_a_password() {
+    let (cairn, redis) = (
+        Server::cairn(&[]),
+        Server::redis(&["--requirepass", "secret"]),
+    );
+    let (mut source, mut target) = (cairn.client(), redis.client());
+    target.line("AUTH secret");
+    source.line("MSET a 1 b 2");
+    for (rest, said) in [
+        ("", "NOAUTH Authentication required."),
+        (
+            "AUTH wrong",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ),
+        (
+            "AUTH2 nobody secret",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ),
+    ] {
+        let told = format!("ERR Target instance replied with error: {said}");
+        assert_eq!(source.line(&to(&redis, "a", rest)), Value::error(told));
+        assert_eq!(source.line("EXISTS a b").as_int(), Some(2));
+    }
+    assert_eq!(source.line(&to(&redis, "a", "AUTH secret")), Value::ok());
+    let named = to(&redis, "b", "COPY AUTH2 default secret");
+    assert_eq!(source.line(&named), Value::ok());
+    assert_eq!(source.line("EXISTS a b").as_int(), Some(1));
+    assert_eq!(target.line("EXISTS a b").as_int(), Some(2));
+}
