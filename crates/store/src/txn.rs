@@ -330,11 +330,13 @@ impl ReadTxn {
         }
     }
 
-    /// Reads without being counted: for what has to be known whatever the command has done so far.
+    /// Reads without being counted: for what has to be known whatever the command has done so far, and what it asks for
+    /// itself.
     pub fn uncounted<T>(&self, read: impl FnOnce(&ReadTxn) -> T) -> T {
-        let left = self.work_left.replace(None);
+        let (left, lookups) = (self.work_left.replace(None), self.lookups.get());
         let result = read(self);
         self.work_left.set(left);
+        self.restore_lookups(lookups);
         result
     }
 

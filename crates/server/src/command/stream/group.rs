@@ -6,7 +6,7 @@ use cairn_store::{Error, EventClass, ReadTxn, Result, Stream, WriteTxn};
 
 use super::id;
 use crate::command::args::{int, is};
-use crate::command::{Args, quotable, wrong_subcommand};
+use crate::command::{Args, events, quotable, wrong_subcommand};
 
 /// What is told about a group that is not there.
 pub fn no_group(key: &[u8], group: &[u8]) -> Error {
@@ -169,6 +169,7 @@ pub fn delete_consumer(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 }
 
 pub fn xack(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    events::missing(txn, &args.rest(1)[..1])?;
     let stream = Stream::open(txn, args[1])?;
     let Some(mut group) = stream.group(txn, args[2])? else {
         return Ok(Reply::Int(0));

@@ -73,7 +73,8 @@ pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         ("radix-tree-nodes".into(), (nodes + 1).into()),
         ("last-generated-id".into(), id_reply(stream.last())),
         ("max-deleted-entry-id".into(), id_reply(stream.deleted())),
-        ("entries-added".into(), stream.added().into()),
+        // As Redis shows a number that has gone beyond its own.
+        ("entries-added".into(), Reply::Int(stream.added() as i64)),
         (
             "recorded-first-entry-id".into(),
             id_reply(stream.first().unwrap_or_default()),

@@ -10,7 +10,7 @@ use super::reply::{Gathered, by_key, entry_reply, id_reply, id_text};
 use super::{group, id, range};
 use crate::command::args::{int, is};
 use crate::command::blocking::{Blocking, reads};
-use crate::command::{Args, Handler, OwnedArgs};
+use crate::command::{Args, Handler, OwnedArgs, events};
 
 pub const XREAD: Handler = Handler::Blocking(Blocking {
     fixed: Some(fix_last),
@@ -145,6 +145,11 @@ fn fix_last(txn: &ReadTxn, args: &Args) -> Result<Option<OwnedArgs>> {
 
 fn xread(txn: &mut WriteTxn, args: &Args, only: Option<&[u8]>) -> Result<Option<Reply>> {
     let reading = Reading::parse(args, false)?;
+    if only.is_none() {
+        // Redis looks for them twice.
+        events::missing(txn, reading.keys)?;
+        events::missing(txn, reading.keys)?;
+    }
     let mut asked = Vec::new();
     for (name, text) in reading.wanted(only) {
         let stream = Stream::open(txn, name)?;
