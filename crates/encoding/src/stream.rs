@@ -12,7 +12,7 @@
 //!
 //!   id         ms u64 | seq u64
 //!   entry      (length u32 | bytes) ...
-//!   group      last id | read i64 | consumers u64 | pending u64 | low id
+//!   group      last id | read u64 | consumers u64 | pending u64 | low id
 //! ```
 //!
 //! Entries come first, in the order of their IDs. No entry lies below the *floor*: what is trimmed away in front is
@@ -152,14 +152,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// What stands for a number that is not known, as in Redis.
-    const UNKNOWN: i64 = -1;
+    /// What stands for a number that is not known: -1, as in Redis.
+    const UNKNOWN: u64 = u64::MAX;
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(2 * ID_LEN + 3 * 8);
         out.extend_from_slice(&self.last.encode());
-        let read = self.read.and_then(|read| i64::try_from(read).ok());
-        out.extend_from_slice(&read.unwrap_or(Self::UNKNOWN).to_be_bytes());
+        out.extend_from_slice(&self.read.unwrap_or(Self::UNKNOWN).to_be_bytes());
         out.extend_from_slice(&self.consumers.to_be_bytes());
         out.extend_from_slice(&self.pending.to_be_bytes());
         out.extend_from_slice(&self.low.encode());
@@ -170,7 +169,7 @@ impl Group {
         let mut reader = Reader::new("stream group", value);
         let group = Group {
             last: Id::read(&mut reader, "last")?,
-            read: u64::try_from(i64::from_be_bytes(reader.array("read")?)).ok(),
+            read: Some(reader.u64("read")?).filter(|read| *read != Self::UNKNOWN),
             consumers: reader.u64("consumers")?,
             pending: reader.u64("pending")?,
             low: Id::read(&mut reader, "low")?,

@@ -58,6 +58,7 @@ pub const COMMANDS: &[Command] = &[
             "key NOMKSTREAM!? trim{strategy(MAXLEN!|MINID!) operator(=/equal!|~/approximately!)? \
              threshold LIMIT/count:i?}? id_or_auto(*/auto_id!|id) field_value{field value}+",
         )
+        .notes(&["UPDATE instead of INSERT because of the optional trimming feature"])
         .about(
             STREAM,
             "5.0.0",

@@ -335,7 +335,7 @@ impl Group {
     /// An entry is delivered that comes after the last.
     pub fn advance(&mut self, stream: &Stream, id: Id) {
         let read = match self.facts.read {
-            Some(read) if !stream.has_gaps_from(id) => Some(read + 1),
+            Some(read) if !stream.has_gaps_from(id) => Some(read.wrapping_add(1)),
             read if stream.head.added == 0 => read,
             _ => stream.added_up_to(id),
         };

@@ -28,7 +28,7 @@ pub fn groups(txn: &ReadTxn, args: &Args) -> Result<Reply> {
             ("consumers".into(), group.consumer_count().into()),
             ("pending".into(), group.pending().into()),
             ("last-delivered-id".into(), id_reply(group.last())),
-            ("entries-read".into(), group.read().into()),
+            ("entries-read".into(), group.read().map(as_shown).into()),
             ("lag".into(), group.lag(&stream).into()),
         ])
     });
@@ -49,6 +49,11 @@ pub fn consumers(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         ])
     });
     Ok(Reply::Array(consumers.collect()))
+}
+
+/// A number as Redis shows it: one that was set far too high comes back as a negative one.
+fn as_shown(number: u64) -> i64 {
+    number as i64
 }
 
 /// How many entries FULL shows unless it is told.
@@ -73,8 +78,7 @@ pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         ("radix-tree-nodes".into(), (nodes + 1).into()),
         ("last-generated-id".into(), id_reply(stream.last())),
         ("max-deleted-entry-id".into(), id_reply(stream.deleted())),
-        // As Redis shows a number that has gone beyond its own.
-        ("entries-added".into(), Reply::Int(stream.added() as i64)),
+        ("entries-added".into(), as_shown(stream.added()).into()),
         (
             "recorded-first-entry-id".into(),
             id_reply(stream.first().unwrap_or_default()),
@@ -135,7 +139,7 @@ fn full_group(txn: &ReadTxn, stream: &Stream, group: &Group, most: u64) -> Resul
     Ok(Reply::Map(vec![
         ("name".into(), group.name().into()),
         ("last-delivered-id".into(), id_reply(group.last())),
-        ("entries-read".into(), group.read().into()),
+        ("entries-read".into(), group.read().map(as_shown).into()),
         ("lag".into(), group.lag(stream).into()),
         ("pel-count".into(), group.pending().into()),
         ("pending".into(), pending(txn, stream, group, None, most)?),
