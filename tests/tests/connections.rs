@@ -113,6 +113,19 @@ fn clients_are_who_their_certificates_say() {
     assert_eq!(encrypted.with_certificate(&encrypted.client, &ping), "PONG");
     assert_eq!(encrypted.anonymous(&ping), "PONG");
     assert!(is_refused(&encrypted.with_certificate(&stranger, &ping)));
+    assert!(is_refused(&encrypted.with_certificate(&stranger, &ping)));
+    // A directory with certificates, and with other things.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::copy(strangers.certificate(), folder.path().join("one.pem")).expect("a copy");
+    fs::write(folder.path().join("README"), "no certificate").expect("a file");
+    fs::create_dir(folder.path().join("more")).expect("a folder");
+    let set = format!("CONFIG SET tls-ca-cert-dir {}", folder.path().display());
+    assert_eq!(encrypted.set(&set), Value::ok());
+    assert_eq!(encrypted.with_certificate(&stranger, &ping), "PONG");
+    assert_eq!(encrypted.with_certificate(&encrypted.client, &ping), "PONG");
+    let nowhere = encrypted.set("CONFIG SET tls-ca-cert-dir /nowhere");
+    assert!(matches!(nowhere, Value::Error(_)));
+    assert_eq!(encrypted.with_certificate(&stranger, &ping), "PONG");
     assert_eq!(encrypted.set("CONFIG SET tls-auth-clients no"), Value::ok());
     assert_eq!(encrypted.with_certificate(&stranger, &ping), "PONG");
     // Whoever does not encrypt is not understood.
@@ -294,6 +307,12 @@ fn a_server_may_have_no_plain_port() {
         &encrypted.server.port().to_string(),
     ];
     assert_eq!(encrypted.anonymous(&set), "OK");
+    let taken = Server::cairn(&[]);
+    let refusal = "ERR CONFIG SET failed (possibly related to argument 'tls-port') - Unable to listen \
+                   on this port. Check server logs.";
+    let set = format!("CONFIG SET tls-port {}", taken.port());
+    assert_eq!(encrypted.set(&set), Value::error(refusal));
+    assert_eq!(encrypted.anonymous(&["ping"]), "PONG");
     assert_eq!(encrypted.set("CONFIG SET tls-port 0"), Value::ok());
     assert!(is_refused(&encrypted.anonymous(&["ping"])));
 }
@@ -394,4 +413,12 @@ fn strangers_are_turned_away_until_there_is_a_password() {
     assert!(denied(ping()));
     local.line("CONFIG SET protected-mode no");
     assert_eq!(ping(), Value::Simple(b"PONG".to_vec()));
+
+    let encrypted = Encrypted::start(&["--bind", "*", "--tls-auth-clients", "no"]);
+    let outside = outside.to_string();
+    let by_tls = ["--tls", "--insecure", "-h", &outside, "-p", &encrypted.port];
+    let said = redis_cli(&by_tls, &["ping"]);
+    assert!(said.contains("protected mode"), "{said}");
+    encrypted.set("CONFIG SET protected-mode no");
+    assert_eq!(redis_cli(&by_tls, &["ping"]), "PONG");
 }

@@ -100,25 +100,20 @@ fn key(values: &Values) -> Result<PrivateKeyDer<'static>, String> {
 /// Those whose word is taken for who a client is.
 fn authorities(values: &Values) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let mut add = |path: &Path, name: &str| {
-        for certificate in certificates(path).map_err(|error| format!("{name}: {error}"))? {
-            let added = roots.add(certificate);
-            added.map_err(|error| format!("{name}: {}: {error}", path.display()))?;
-        }
-        Ok::<(), String>(())
-    };
     let file = values.text("tls-ca-cert-file");
     if !file.is_empty() {
-        add(Path::new(&file), "tls-ca-cert-file")?;
+        let wrong = |error: &dyn std::fmt::Display| format!("tls-ca-cert-file: {error}");
+        for certificate in certificates(Path::new(&file)).map_err(|error| wrong(&error))? {
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
     }
     let folder = values.text("tls-ca-cert-dir");
     if !folder.is_empty() {
         let wrong = |error: std::io::Error| format!("tls-ca-cert-dir: {folder}: {error}");
         for entry in fs::read_dir(&folder).map_err(wrong)? {
-            let path = entry.map_err(wrong)?.path();
-            if path.is_file() {
-                add(&path, "tls-ca-cert-dir")?;
-            }
+            // Whatever else is there, and certificates of times past, is no concern of ours.
+            let found = certificates(&entry.map_err(wrong)?.path());
+            roots.add_parsable_certificates(found.unwrap_or_default());
         }
     }
     if roots.is_empty() {
