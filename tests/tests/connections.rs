@@ -113,7 +113,6 @@ fn clients_are_who_their_certificates_say() {
     assert_eq!(encrypted.with_certificate(&encrypted.client, &ping), "PONG");
     assert_eq!(encrypted.anonymous(&ping), "PONG");
     assert!(is_refused(&encrypted.with_certificate(&stranger, &ping)));
-    assert!(is_refused(&encrypted.with_certificate(&stranger, &ping)));
     // A directory with certificates, and with other things.
     let folder = tempfile::tempdir().expect("a folder");
     fs::copy(strangers.certificate(), folder.path().join("one.pem")).expect("a copy");
