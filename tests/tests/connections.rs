@@ -8,6 +8,8 @@ use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::certificates::{Authority, Certificate};
@@ -152,6 +154,38 @@ fn large_and_many_replies_come_through() {
         .status()
         .expect("redis-benchmark runs");
     assert!(status.success());
+}
+
+#[test]
+fn a_client_that_takes_its_time_gets_all_of_a_reply() {
+    let encrypted = Encrypted::start(&["--tls-auth-clients", "no"]);
+    let long = "x".repeat(5_000_000);
+    encrypted.server.client().command(&["SET", "long", &long]);
+    let mut openssl = Command::new("openssl")
+        .args(["s_client", "-quiet", "-connect"])
+        .arg(format!("127.0.0.1:{}", encrypted.port))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs");
+    let mut input = openssl.stdin.take().expect("its input");
+    input.write_all(b"GET long\r\n").expect("a request");
+    // Until then all there is room for is full, and so is what the encryption keeps.
+    thread::sleep(Duration::from_millis(500));
+    let mut output = openssl.stdout.take().expect("its output");
+    let (done, received) = mpsc::channel();
+    thread::spawn(move || {
+        let mut reply = vec![0; "$5000000\r\n".len() + 5_000_000 + "\r\n".len()];
+        let read = output.read_exact(&mut reply);
+        // Nobody is left to hear it, if it took too long.
+        let _ = done.send(read.map(|()| reply));
+    });
+    let reply = received.recv_timeout(Duration::from_secs(15));
+    openssl.kill().expect("openssl can be ended");
+    openssl.wait().expect("openssl has ended");
+    let reply = reply.expect("all of the reply").expect("a whole reply");
+    assert!(reply.ends_with(b"xx\r\n"));
 }
 
 #[test]

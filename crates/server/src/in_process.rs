@@ -61,3 +61,87 @@ impl InProcess {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Result as IoResult;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
+
+    use super::*;
+
+    /// Takes all that is written, and sends it when it is flushed: so does encryption while the socket is full.
+    struct Keeping {
+        stream: DuplexStream,
+        kept: Vec<u8>,
+    }
+
+    impl AsyncRead for Keeping {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<IoResult<()>> {
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        }
+    }
+
+    impl AsyncWrite for Keeping {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<IoResult<usize>> {
+            self.kept.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+            let this = &mut *self;
+            while !this.kept.is_empty() {
+                let written = Pin::new(&mut this.stream).poll_write(context, &this.kept);
+                let count = ready!(written)?;
+                this.kept.drain(..count);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+            self.poll_flush(context)
+        }
+    }
+
+    #[test]
+    fn what_a_stream_keeps_back_is_sent_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = InProcess::open(folder.path()).unwrap();
+        let (mut client, stream) = tokio::io::duplex(64);
+        let kept = Vec::new();
+        let serve = async { server.serve(Keeping { stream, kept }).await.unwrap() };
+        let talk = async {
+            let value = "x".repeat(1000);
+            let (request, reply) = (format!("ECHO {value}\r\n"), format!("$1000\r\n{value}\r\n"));
+            let mut received = vec![0; reply.len()];
+            for _ in 0..3 {
+                client.write_all(request.as_bytes()).await.unwrap();
+                client.read_exact(&mut received).await.unwrap();
+                assert_eq!(received, reply.as_bytes());
+            }
+            client.write_all(b"QUIT\r\n").await.unwrap();
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+            assert_eq!(rest, b"+OK\r\n");
+        };
+        let both = async { tokio::join!(serve, talk) };
+        let limited = async { tokio::time::timeout(Duration::from_secs(10), both).await };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let done = tokio::task::LocalSet::new().block_on(&runtime, limited);
+        assert!(done.is_ok(), "a reply has not come");
+    }
+}
