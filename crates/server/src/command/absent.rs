@@ -2,7 +2,7 @@
 //! told that they do not, and one that calls them, what it has to do with.
 
 use super::args::is;
-use super::printable;
+use super::{cluster, printable};
 
 const ALONE: &str = "this server has no replicas, and is none";
 const ABSENT: &[(&str, &str)] = &[
@@ -18,19 +18,13 @@ const ABSENT: &[(&str, &str)] = &[
     ("sentinel", "this server watches no others"),
 ];
 
-/// What a cluster's client calls. This is what Redis says when it is part of none.
-const OF_CLUSTERS: [&str; 5] = [
-    "asking",
-    "cluster",
-    "readonly",
-    "readwrite",
-    "restore-asking",
-];
+/// What members of a cluster are asked.
+const OF_CLUSTERS: [&str; 2] = ["cluster", "restore-asking"];
 
 /// What a client is told that calls such a command.
 pub fn complaint(name: &[u8]) -> Option<String> {
     if OF_CLUSTERS.iter().any(|command| is(name, command)) {
-        return Some("ERR This instance has cluster support disabled".into());
+        return Some(cluster::DISABLED.into());
     }
     let (_, why) = ABSENT.iter().find(|(command, _)| is(name, command))?;
     let name = printable(name, 128).to_ascii_uppercase();

@@ -10,6 +10,7 @@ mod args;
 mod bitmap;
 mod blocking;
 mod client;
+mod cluster;
 mod config;
 mod connection;
 mod debug;
@@ -366,6 +367,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         pubsub::COMMANDS,
         connection::COMMANDS,
         client::COMMANDS,
+        cluster::COMMANDS,
         script::COMMANDS,
         function::COMMANDS,
         server::COMMANDS,
