@@ -7,10 +7,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value, is_closed};
+use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server, free_port};
 
 fn error(text: &str) -> Value {
     Value::Error(text.as_bytes().to_vec())
+}
+
+fn run(client: &mut Client, line: &str) -> Value {
+    let reply = client.line(line);
+    assert!(!reply.is_error(), "{line}: {reply:?}");
+    reply
 }
 
 fn no_permission(command: &str) -> Value {
@@ -240,4 +247,69 @@ fn a_server_with_broken_users_does_not_start() {
     assert!(said.contains(reason), "{said}");
     let said = start(&["--aclfile", "absent.acl", "--user", "foo on"]);
     assert!(said.contains("choose one"), "{said}");
+}
+
+/// What a user may do is asked again after a wait.
+#[test]
+fn whoever_waits_is_asked_again() {
+    let server = Server::cairn(&["--threads", "2"]);
+    let mut admin = server.client();
+    let mut user = server.client();
+    run(&mut admin, "ACL SETUSER u on nopass +set +eval ~a");
+    run(&mut user, "AUTH u x");
+
+    run(&mut admin, "CLIENT PAUSE 60000 WRITE");
+    user.send(&["SET", "a", "1"]);
+    user.flush().expect("sent");
+    until_blocked(&mut admin);
+    run(&mut admin, "ACL SETUSER u resetkeys");
+    run(&mut admin, "CLIENT UNPAUSE");
+    assert!(user.receive().is_error());
+    assert_eq!(run(&mut admin, "EXISTS a"), Value::Int(0));
+
+    run(&mut admin, "ACL SETUSER u ~a");
+    let mut holder = server.client();
+    let busy =
+        "local t = redis.call('time')[1] while redis.call('time')[1] - t < 2 do end return 1";
+    holder.send(&["EVAL", busy, "1", "a"]);
+    holder.flush().expect("sent");
+    thread::sleep(Duration::from_millis(300));
+    user.send(&["SET", "a", "1"]);
+    user.flush().expect("sent");
+    thread::sleep(Duration::from_millis(300));
+    run(&mut admin, "ACL SETUSER u resetkeys");
+    assert_eq!(holder.receive(), Value::Int(1));
+    assert!(user.receive().is_error());
+    assert_eq!(run(&mut admin, "EXISTS a"), Value::Int(0));
+}
+
+fn until_blocked(admin: &mut Client) {
+    let started = Instant::now();
+    while figures::info(admin, "clients", "blocked_clients") == 0 {
+        assert!(started.elapsed() < Duration::from_secs(10), "nobody waits");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Many arguments hold up nobody, whatever the rules are.
+#[test]
+fn a_call_of_many_keys_is_checked_in_no_time() {
+    let server = Server::cairn(&[]);
+    let mut admin = server.client();
+    run(&mut admin, "ACL SETUSER u on nopass +touch ~k*");
+    run(&mut admin, "ACL SETUSER v on nopass +ping");
+    for (name, is_permitted) in [("u", true), ("v", false)] {
+        let mut user = server.client();
+        run(&mut user, &format!("AUTH {name} x"));
+        let mut call = vec!["TOUCH"];
+        call.resize(200_000, "key");
+        let started = Instant::now();
+        user.send(&call);
+        assert_eq!(!user.receive().is_error(), is_permitted);
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            started.elapsed()
+        );
+    }
 }

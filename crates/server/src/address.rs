@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{Error, Result as IoResult};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -192,8 +193,20 @@ impl fmt::Display for Endpoint {
 
 /// A wish to listen elsewhere.
 pub struct Move {
-    pub to: Address,
-    pub done: std::sync::mpsc::Sender<Result<(), String>>,
+    to: Address,
+    done: std::sync::mpsc::Sender<Result<(), String>>,
+    /// Either the loop takes it up, or whoever wished it takes it back.
+    is_decided: Arc<AtomicBool>,
+}
+
+impl Move {
+    /// Fulfils the wish, unless it was taken back.
+    pub fn fulfil(self, listen: impl FnOnce(Address) -> Result<(), String>) {
+        if !self.is_decided.swap(true, Ordering::SeqCst) {
+            // Whoever wished it waits for this.
+            let _ = self.done.send(listen(self.to));
+        }
+    }
 }
 
 /// Wishes on their way to the loop.
@@ -221,10 +234,23 @@ impl Moves {
     /// Listens there from now on, and nowhere else; or as before, if that fails.
     pub fn ask(&self, to: Address) -> Result<(), String> {
         let (done, outcome) = std::sync::mpsc::channel();
-        let asked = self.wishes.send(Move { to, done });
+        let is_decided = Arc::new(AtomicBool::new(false));
+        let asked = self.wishes.send(Move {
+            to,
+            done,
+            is_decided: is_decided.clone(),
+        });
         asked.map_err(|_| "the server is stopping".to_owned())?;
-        let outcome = outcome.recv_timeout(PATIENCE);
-        outcome.unwrap_or_else(|_| Err("nobody accepts connections".into()))
+        if let Ok(result) = outcome.recv_timeout(PATIENCE) {
+            return result;
+        }
+        if !is_decided.swap(true, Ordering::SeqCst) {
+            return Err("nobody accepts connections".into());
+        }
+        // It was taken up at the last moment.
+        outcome
+            .recv()
+            .unwrap_or_else(|_| Err("the server is stopping".into()))
     }
 }
 

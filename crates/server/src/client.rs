@@ -181,6 +181,8 @@ impl Client {
     /// Ends the connection from outside.
     pub fn kill(&self) {
         self.is_killed.store(true, Ordering::Relaxed);
+        // Nothing that comes from now on is for it.
+        self.outbox.close();
         if let Some(task) = &*self.task.lock() {
             task.abort();
         }

@@ -390,6 +390,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     sent += count?;
                     allowed = READ_AHEAD;
                 }
+                // Strangers are not waited for with much in hand.
+                Err(_) if self.session.must_authenticate() => return Err(Gone),
                 Err(_) => allowed = allowed.saturating_mul(2),
             }
             self.check_input()?;
@@ -517,7 +519,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.reply_start = self.output.len();
         self.session.error_is_counted = false;
-        match self.admit(&args) {
+        let mut admitted = self.admit(&args);
+        if let Ok(command) = admitted
+            && self.session.server.pause.is_on()
+        {
+            let scripts = &self.session.server.scripts;
+            let queued = self.session.queue.as_ref();
+            let writes = queued.is_some_and(|queue| queue.writes(scripts))
+                || scripts.may_write(command, &args);
+            if self.session.server.pause.holds(command, writes) {
+                self.wait_for_pause(command, writes).await?;
+                // What it may do may have changed meanwhile.
+                admitted = self.guard(command, &args).map(|()| command);
+            }
+        }
+        match admitted {
             Err(error) => {
                 let error = self.refuse_in_transaction(&args, error);
                 if let Some(command) = command::named(&args) {
@@ -527,15 +543,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.count_error();
             }
             Ok(command) => {
-                if self.session.server.pause.is_on() {
-                    let scripts = &self.session.server.scripts;
-                    let queued = self.session.queue.as_ref();
-                    let writes = queued.is_some_and(|queue| queue.writes(scripts))
-                        || scripts.may_write(command, &args);
-                    if self.session.server.pause.holds(command, writes) {
-                        self.wait_for_pause(command, writes).await?;
-                    }
-                }
                 if let Some(queue) = &mut self.session.queue
                     && !command.runs_at_once()
                 {
@@ -691,6 +698,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         self.check_permission(command, args)
+    }
+
+    /// Whether a command that has waited may not run any more.
+    fn denied_meanwhile(&self, command: &Command, args: &Args<'_>) -> Option<Error> {
+        if self.session.user().may_do_everything() {
+            return None;
+        }
+        self.check_permission(command, args).err()
     }
 
     #[cold]

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::address::{Endpoint, Move};
+use crate::address::Endpoint;
 use crate::client::Place;
 use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
@@ -33,7 +33,6 @@ use crate::turn::Worker;
 pub fn serve(mut settings: Settings) -> Result<(), String> {
     let threads = settings.threads.unwrap_or_else(default_threads);
     let memory = settings.memory.unwrap_or_else(default_memory);
-    let opened = Opened::open(&settings)?;
     let files = Shares::take(settings.max_clients())?;
     settings.set_max_clients(files.clients)?;
     let options = StoreOptions {
@@ -52,6 +51,8 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         },
     };
     let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
+    // Whoever has the data may replace the socket that another has left behind.
+    let opened = Opened::open(&settings)?;
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
@@ -152,14 +153,17 @@ async fn accept(
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
-            Some(Move { to, done }) = moves.recv() => {
-                // Nobody is left to hear it, if the client has run out of patience.
-                let _ = done.send(listening.move_to(to));
+            Some(wish) = moves.recv() => wish.fulfil(|to| listening.move_to(to)),
+            // Whoever changes the settings may be waiting for this loop.
+            _ = hangup.recv() => {
+                let server = server.clone();
+                tokio::task::spawn_blocking(move || {
+                    match server.config.reload_tls(&server.live) {
+                        Ok(()) => tracing::info!("the files of TLS are read again"),
+                        Err(reason) => tracing::warn!("all stays as it was: {reason}"),
+                    }
+                });
             }
-            _ = hangup.recv() => match server.config.reload_tls(&server.live) {
-                Ok(()) => tracing::info!("the files of TLS are read again"),
-                Err(reason) => tracing::warn!("all stays as it was: {reason}"),
-            },
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = stopping.wait_for(|stop| *stop) => break,

@@ -92,12 +92,18 @@ fn redacted<'a>(command: &Command, args: &Args<'a>) -> SmallVec<[&'a [u8]; 8]> {
         "auth" => words[1..].fill(HIDDEN),
         "acl|setuser" => words[2..].fill(HIDDEN),
         "hello" => {
-            if let Some(at) = args.iter().position(|word| is(word, "auth")) {
-                words
-                    .iter_mut()
-                    .skip(at + 1)
-                    .take(2)
-                    .for_each(|word| *word = HIDDEN);
+            let mut at = 2;
+            while let Some(option) = args.get(at) {
+                let (behind, is_secret) = match option {
+                    option if is(option, "auth") => (2, true),
+                    option if is(option, "setname") => (1, false),
+                    _ => (0, false),
+                };
+                if is_secret {
+                    let hidden = words.iter_mut().skip(at + 1).take(behind);
+                    hidden.for_each(|word| *word = HIDDEN);
+                }
+                at += 1 + behind;
             }
         }
         "migrate" => {

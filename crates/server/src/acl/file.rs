@@ -39,8 +39,11 @@ impl Acl {
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::File::open(folder)?.sync_all()
+        // The folder of a mere name is an empty path.
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
     /// Takes the users of the configuration: each is a name and rules.

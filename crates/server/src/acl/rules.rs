@@ -179,11 +179,18 @@ impl Rules {
 
     /// Whether the user may run a call; if no selector permits it, the reason that comes nearest to a permission.
     pub fn check(&self, command: &Command, args: &Args<'_>) -> Result<(), Denial> {
-        let keys = real_keys(command, args);
         let mut denial = Denial {
             reason: Reason::Command,
             at: 0,
         };
+        // Who may not run it at all need not have its arguments looked at, which may be many.
+        if !self
+            .selectors()
+            .any(|selector| selector.permits_command(command, args))
+        {
+            return Err(denial);
+        }
+        let keys = real_keys(command, args);
         for selector in self.selectors() {
             match selector.check(command, args, &keys) {
                 Ok(()) => return self.check_unnamed(command, args, &keys),
@@ -270,11 +277,10 @@ fn real_keys(command: &Command, args: &Args<'_>) -> Vec<(usize, Access)> {
     }
     let mut keys = keys_of(command, args).unwrap_or_default();
     keys.retain(|(_, access)| *access != Access::NotKey);
-    command.keys.visit(args, |name, access| {
-        let at = args.iter().position(|word| std::ptr::eq(*word, name));
-        if let Some(at) = at
-            && !keys.iter().any(|(known, _)| *known == at)
-        {
+    let mut is_known = vec![false; args.len()];
+    keys.iter().for_each(|(at, _)| is_known[*at] = true);
+    command.keys.visit_positions(args, |at, access| {
+        if !std::mem::replace(&mut is_known[at], true) {
             keys.push((at, access));
         }
     });

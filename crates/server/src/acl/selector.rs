@@ -124,6 +124,8 @@ impl Selector {
                 self.commands.set_category(category, *sign == b'+');
                 Ok(())
             }
+            // What is not there is neither permitted nor forbidden by a rule that Redis takes.
+            [b'+' | b'-', name @ ..] if command::is_absent(name) => Ok(()),
             [b'+', name @ ..] => self.allow(name),
             [b'-', name @ ..] => {
                 let command = command::find_by_full_name(name).ok_or(Wrong::Unknown)?;
@@ -235,13 +237,17 @@ impl Selector {
     }
 
     /// Whether a call is permitted, whose keys are these.
+    pub fn permits_command(&self, command: &Command, args: &Args<'_>) -> bool {
+        command.has(Flag::NoAuth) || self.commands.allows(command, args)
+    }
+
     pub fn check(
         &self,
         command: &Command,
         args: &Args<'_>,
         keys: &[(usize, Access)],
     ) -> Result<(), Denial> {
-        if !command.has(Flag::NoAuth) && !self.commands.allows(command, args) {
+        if !self.permits_command(command, args) {
             return Err(Denial {
                 reason: Reason::Command,
                 at: 0,

@@ -125,6 +125,19 @@ fn selectors_permit_each_by_itself() {
 }
 
 #[test]
+fn rules_about_commands_that_are_not_there_are_taken() {
+    let acl = Acl::default();
+    set(
+        &acl,
+        "u",
+        "on +ping +psync +cluster|info -replicaof -module",
+    )
+    .unwrap();
+    assert_eq!(reason(&acl, "ping"), None);
+    assert_eq!(reason(&acl, "get a"), Some((Reason::Command, 0)));
+}
+
+#[test]
 fn rules_say_what_is_wrong_and_change_nothing_then() {
     let acl = Acl::default();
     set(&acl, "u", "on ~* &*").unwrap();

@@ -21,6 +21,12 @@ const ABSENT: &[(&str, &str)] = &[
 /// What members of a cluster are asked.
 const OF_CLUSTERS: [&str; 2] = ["cluster", "restore-asking"];
 
+/// Whether a rule of a user names such a command, or a subcommand of one.
+pub fn is_absent(name: &[u8]) -> bool {
+    let end = name.iter().position(|byte| *byte == b'|');
+    complaint(&name[..end.unwrap_or(name.len())]).is_some()
+}
+
 /// What a client is told that calls such a command.
 pub fn complaint(name: &[u8]) -> Option<String> {
     if OF_CLUSTERS.iter().any(|command| is(name, command)) {

@@ -162,9 +162,17 @@ pub struct Keys(pub &'static [KeySpec]);
 impl Keys {
     pub const NONE: Keys = Keys(&[]);
 
-    /// Calls `visit` for every key among the arguments. Arguments that make no sense name no keys: the
-    /// handler will refuse them before it touches any.
+    /// Calls `visit` for every key among the arguments.
+    #[inline]
     pub fn visit<'a>(&self, args: &Args<'a>, mut visit: impl FnMut(&'a [u8], Access)) {
+        self.visit_positions(args, |at, access| visit(args[at], access));
+    }
+
+    /// The same with where they stand. Arguments that make no sense name no keys: the handler will refuse them before it
+    /// touches any.
+    #[inline]
+    pub fn visit_positions(&self, args: &Args<'_>, mut visit: impl FnMut(usize, Access)) {
+        let end = args.len();
         for spec in self.0.iter().filter(|spec| spec.access != Access::NotKey) {
             match spec.place {
                 Place::Range { first, last, step } => {
@@ -175,7 +183,7 @@ impl Keys {
                     };
                     let mut position = first;
                     while (position as i64) <= last && position < args.len() {
-                        visit(args[position], spec.access);
+                        visit(position, spec.access);
                         position += step;
                     }
                 }
@@ -184,37 +192,35 @@ impl Keys {
                     let first = count_at + 1;
                     for position in first..first.saturating_add(count.unwrap_or(0)).min(args.len())
                     {
-                        visit(args[position], spec.access);
+                        visit(position, spec.access);
                     }
                 }
                 Place::HalfBehind { word, from } => {
-                    let behind = behind(args, word, from).unwrap_or_default();
-                    for name in &behind[..behind.len() / 2] {
-                        visit(name, spec.access);
-                    }
+                    let behind = behind(args, word, from).unwrap_or_default().len();
+                    let first = end - behind;
+                    (first..first + behind / 2).for_each(|at| visit(at, spec.access));
                 }
                 Place::Unless { position, option } => {
                     if let Some(name) = args.get(position)
                         && (!name.is_empty() || option.behind(args).is_empty())
                     {
-                        visit(name, spec.access);
+                        visit(position, spec.access);
                     }
                 }
                 Place::AllBehind(option) => {
-                    for name in option.behind(args) {
-                        visit(name, spec.access);
-                    }
+                    let first = end - option.behind(args).len();
+                    (first..end).for_each(|at| visit(at, spec.access));
                 }
                 Place::Behind { word, from } => {
-                    for pair in args.rest(from).windows(2) {
-                        if is(pair[0], word) {
-                            visit(pair[1], spec.access);
+                    for at in from + 1..end {
+                        if is(args[at - 1], word) {
+                            visit(at, spec.access);
                         }
                     }
                 }
                 Place::Option(option) => {
                     if let Some(position) = option.positions(args).last() {
-                        visit(args[position], spec.access);
+                        visit(position, spec.access);
                     }
                 }
                 Place::Elsewhere => {}

@@ -50,6 +50,7 @@ use std::sync::LazyLock;
 use cairn_resp::Reply;
 use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
 
+pub use absent::is_absent;
 pub use args::{Args, OwnedArgs};
 pub use blocking::Blocking;
 pub use flags::{Flag, Flags};

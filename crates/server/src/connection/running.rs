@@ -104,7 +104,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
         let mut waits = 0;
         let mut wait: Option<Wait> = None;
+        let mut has_waited = false;
         loop {
+            if std::mem::replace(&mut has_waited, true)
+                && let Some(error) = self.denied_meanwhile(call.command, &call.args)
+            {
+                return self.write_reply(error_reply(error));
+            }
             let before = self.output.len();
             match self.worker.run(call, &mut self.output) {
                 Step::Done => {
@@ -240,6 +246,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             true => latches.none(),
             false => latches.acquire(call.request()).await,
         };
+        if let Some(error) = self.denied_meanwhile(call.command, &call.args) {
+            self.write_reply(error_reply(error))?;
+            return Ok(true);
+        }
         let owned = OwnedArgs::new(&call.args);
         let &Call {
             command,
