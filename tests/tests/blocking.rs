@@ -398,3 +398,52 @@ fn what_comes_last_is_fixed_when_waiting_begins() {
         );
     }
 }
+
+/// Whoever names so many keys that they take long to look at waits like everyone else.
+#[test]
+fn many_keys_are_waited_for() {
+    for server in servers() {
+        let keys: Vec<String> = (0..30_000).map(|number| format!("key{number}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let mut client = server.client();
+        let started = Instant::now();
+        let call = [&["BLPOP"][..], &keys, &["0.1"]].concat();
+        client.send(&call);
+        assert_eq!(client.receive(), Value::NullArray);
+        let ids = vec!["0"; keys.len()];
+        let call = [&["XREAD", "BLOCK", "100", "STREAMS"][..], &keys, &ids].concat();
+        client.send(&call);
+        assert_eq!(client.receive(), Value::NullArray);
+        assert!(started.elapsed() < Duration::from_secs(20));
+
+        let call = [&["BLPOP"][..], &keys, &["0"]].concat();
+        client.send(&call);
+        client.flush().expect("sent");
+        let mut pusher = server.client();
+        let started = Instant::now();
+        while figures::info(&mut pusher, "clients", "blocked_clients") == 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "never waits");
+            thread::sleep(Duration::from_millis(5));
+        }
+        run(&mut pusher, "RPUSH key29999 x");
+        assert_eq!(client.receive(), words(&["key29999", "x"]));
+    }
+}
+
+/// A word is an option only where an option may stand.
+#[test]
+fn a_group_may_be_called_streams() {
+    for server in servers() {
+        let mut adder = server.client();
+        run(&mut adder, "XGROUP CREATE k streams $ MKSTREAM");
+        let lines = [
+            "XREADGROUP GROUP streams c BLOCK 0 STREAMS k >",
+            "XREADGROUP COUNT 1 GROUP streams streams BLOCK 0 STREAMS k >",
+        ];
+        for (number, line) in lines.into_iter().enumerate() {
+            let mut consumer = waiter(&server, line);
+            run(&mut adder, &format!("XADD k {}-0 field value", number + 1));
+            assert_eq!(consumer.receive(), entry("k", &format!("{}-0", number + 1)));
+        }
+    }
+}

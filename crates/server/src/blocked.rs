@@ -307,7 +307,9 @@ impl Blocked {
                 };
                 if let Some(reply) = reply {
                     served.push(Served { waiter, reply });
-                    ready.extend(note_changes(server, txn, None));
+                    // Those who wait for this key have their turn anyway.
+                    let changed = note_changes(server, txn, None).into_iter();
+                    ready.extend(changed.filter(|other| *other != key));
                 }
             }
         }

@@ -22,7 +22,7 @@ use cairn_store::{
 };
 use tokio::sync::Notify;
 
-use crate::blocked::Served;
+use crate::blocked::{Place, Served};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
 use crate::script::functions::View;
@@ -505,7 +505,9 @@ pub enum LongReply {
     Whole(Vec<u8>),
     /// The reply's head; the rest follows.
     Streaming(Vec<u8>, Box<dyn ReplyStream>),
-    /// It has found nothing, and has to wait.
+    /// It has found nothing, and waits.
+    Waits(Place),
+    /// It is to be run again.
     Nothing,
 }
 
@@ -514,21 +516,22 @@ pub enum LongReply {
 pub fn run_walk(server: &Server, call: &Call<'_>) -> Result<LongReply, StreamError> {
     let (databases, latches) = (server.store.databases(), server.store.latches());
     if let moves @ Some(_) = databases.moves() {
-        let reply = run_long(server, call, latches.none());
+        let reply = run_long(server, call, latches.none(), None);
         if databases.moves() == moves {
             return reply;
         }
     }
     let held = latches.acquire_blocking(Request::default());
-    run_long(server, call, held)
+    run_long(server, call, held, None)
 }
 
 /// Runs a long command to its end on the thread of its own it needs: latches are held, nothing else is
-/// under way.
+/// under way. `order` is that of its place among those who wait, if it has had one.
 pub fn run_long(
     server: &Server,
     call: &Call<'_>,
     mut held: Held,
+    order: Option<u64>,
 ) -> Result<LongReply, StreamError> {
     let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
     txn.begin(call.database);
@@ -566,7 +569,14 @@ pub fn run_long(
             finish(call, result, &mut out)
         }
         Handler::Blocking(blocking) => match (blocking.attempt)(&mut txn, &call.args, None) {
-            Ok(None) => return Ok(LongReply::Nothing),
+            Ok(None) => {
+                let Some(client) = server.clients.get(call.client) else {
+                    return Ok(LongReply::Nothing);
+                };
+                // The latches are still held: nothing has come between.
+                let place = server.blocked.enter(&client, call, blocking, order);
+                return Ok(LongReply::Waits(place));
+            }
             Ok(Some(reply)) => {
                 let committed = commit_long(server, &mut txn, &mut held, call.client, None);
                 finish(call, committed.map(|()| reply), &mut out)

@@ -333,9 +333,16 @@ impl ReadTxn {
     /// Reads without being counted: for what has to be known whatever the command has done so far, and what it asks for
     /// itself.
     pub fn uncounted<T>(&self, read: impl FnOnce(&ReadTxn) -> T) -> T {
-        let (left, lookups) = (self.work_left.replace(None), self.lookups.get());
-        let result = read(self);
+        let left = self.work_left.replace(None);
+        let result = self.unasked(read);
         self.work_left.set(left);
+        result
+    }
+
+    /// Reads what the command will ask for itself: that counts then.
+    pub fn unasked<T>(&self, read: impl FnOnce(&ReadTxn) -> T) -> T {
+        let lookups = self.lookups.get();
+        let result = read(self);
         self.restore_lookups(lookups);
         result
     }

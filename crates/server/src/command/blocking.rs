@@ -6,7 +6,7 @@ use cairn_resp::{Reply, number};
 use cairn_store::{Direction, End, Error, ReadTxn, Result, Type, WriteTxn};
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys, NoScript};
-use super::keys::{Access, KeySpec, Keys, Place, behind};
+use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Command, Handler, OwnedArgs, command, list, stream, zset};
 
 type Attempt = fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>;
@@ -125,7 +125,7 @@ const fn moves(attempt: Attempt) -> Handler {
 pub(super) const fn reads(attempt: Attempt) -> Blocking {
     Blocking {
         sources: |args| {
-            let behind = behind(args, "streams", 1).unwrap_or_default();
+            let behind = stream::STREAMS.behind(args);
             &behind[..behind.len() / 2]
         },
         timeout_at: TimeoutAt::Option,

@@ -88,8 +88,8 @@ pub enum Place {
     },
     /// Argument `count_at` says how many keys follow it.
     Counted { count_at: usize },
-    /// The first half of what follows a word, which is looked for from argument `from` on.
-    HalfBehind { word: &'static str, from: usize },
+    /// The first half of what follows an option. Those who do not know the others look for it from argument `from` on.
+    HalfBehind { option: Among, from: usize },
     /// The argument at a position, unless it is empty and keys stand behind an option instead.
     Unless { position: usize, option: Among },
     /// All that follows an option.
@@ -195,8 +195,8 @@ impl Keys {
                         visit(position, spec.access);
                     }
                 }
-                Place::HalfBehind { word, from } => {
-                    let behind = behind(args, word, from).unwrap_or_default().len();
+                Place::HalfBehind { option, .. } => {
+                    let behind = option.behind(args).len();
                     let first = end - behind;
                     (first..first + behind / 2).for_each(|at| visit(at, spec.access));
                 }
@@ -227,12 +227,6 @@ impl Keys {
             }
         }
     }
-}
-
-/// What follows a word, which is looked for from an argument on.
-pub fn behind<'a>(args: &Args<'a>, word: &str, from: usize) -> Option<&'a [&'a [u8]]> {
-    let at = args.rest(from).iter().position(|arg| is(arg, word))?;
-    Some(args.rest(from + at + 1))
 }
 
 /// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will

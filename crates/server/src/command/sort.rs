@@ -256,6 +256,9 @@ impl Source {
     }
 }
 
+/// Who wants more latches than this is better off alone.
+const MOST_LATCHES: u64 = 100_000;
+
 /// The latches of the keys that BY and GET lead to.
 fn found_keys(txn: &ReadTxn, args: &Args) -> Result<Request> {
     find_keys(txn, args, true)
@@ -278,10 +281,19 @@ fn find_keys(txn: &ReadTxn, args: &Args, may_store: bool) -> Result<Request> {
     if patterns.is_empty() {
         return Ok(request);
     }
-    txn.uncounted(|txn| {
+    txn.unasked(|txn| {
         let source = Source::open(txn, args[1])?;
-        source.visit(txn, 0..source.len(), Direction::Forward, |element| {
+        let (places, direction) = match query.keeps_order && !source.is_set() {
+            true => (query.wanted(source.len()), query.direction),
+            false => (0..source.len(), Direction::Forward),
+        };
+        if (places.end - places.start).saturating_mul(patterns.len() as u64) > MOST_LATCHES {
+            request = Request::everything();
+            return Ok(());
+        }
+        source.visit(txn, places, direction, |element| {
             for name in patterns.iter().filter_map(|pattern| pattern.key(element)) {
+                txn.step()?;
                 request.add(&name, Mode::Shared);
             }
             Ok(())

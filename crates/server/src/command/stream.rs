@@ -12,7 +12,7 @@ mod reply;
 pub(super) use read::block_option;
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys, ReadOnly};
-use super::keys::{Access, KeySpec, Keys, Place};
+use super::keys::{Access, Among, KeySpec, Keys, Place};
 use super::{Command, Handler, command, help};
 
 const READS_KEY: Keys = Keys(&[KeySpec::at(1, Access::READ)]);
@@ -25,25 +25,27 @@ const UPDATES_SECOND: Keys = Keys(&[KeySpec::at(2, Access::UPDATE)]);
 const INSERTS_INTO_SECOND: Keys = Keys(&[KeySpec::at(2, Access::INSERT)]);
 const DELETES_FROM_SECOND: Keys = Keys(&[KeySpec::at(2, Access::DELETE)]);
 
-/// The keys of XREAD and XREADGROUP, which begin with so many words of their own.
-const fn reads_streams(from: usize) -> Keys {
-    match from {
-        1 => Keys(&[KeySpec {
-            access: Access::READ,
-            place: Place::HalfBehind {
-                word: "STREAMS",
-                from: 1,
-            },
-        }]),
-        _ => Keys(&[KeySpec {
-            access: Access::READ,
-            place: Place::HalfBehind {
-                word: "STREAMS",
-                from: 4,
-            },
-        }]),
-    }
-}
+/// The option of XREAD and XREADGROUP behind which streams stand. A group, too, may be named so.
+pub(super) const STREAMS: Among = Among {
+    word: "STREAMS",
+    from: 1,
+    options: &[("GROUP", 2), ("COUNT", 1), ("BLOCK", 1)],
+};
+
+const READS_STREAMS: Keys = Keys(&[KeySpec {
+    access: Access::READ,
+    place: Place::HalfBehind {
+        option: STREAMS,
+        from: 1,
+    },
+}]);
+const READS_STREAMS_IN_GROUP: Keys = Keys(&[KeySpec {
+    access: Access::READ,
+    place: Place::HalfBehind {
+        option: STREAMS,
+        from: 4,
+    },
+}]);
 
 const STREAM: &str = "stream";
 const ANY_OUTPUT: &[&str] = &["nondeterministic_output"];
@@ -122,7 +124,7 @@ pub const COMMANDS: &[Command] = &[
             "Sets the last ID, as it is done to replicate streams.",
         ),
     command("xread", -4, read::XREAD)
-        .keys(reads_streams(1))
+        .keys(READS_STREAMS)
         .flags(&[ReadOnly, MovableKeys])
         .syntax("COUNT/count:i? BLOCK/milliseconds:i? STREAMS/streams{key+ id+}")
         .about(
@@ -132,7 +134,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the entries behind an ID of each stream, or waits for some.",
         ),
     command("xreadgroup", -7, read::XREADGROUP)
-        .keys(reads_streams(4))
+        .keys(READS_STREAMS_IN_GROUP)
         .flags(&[MovableKeys])
         .syntax(
             "GROUP/group_consumer{group consumer} COUNT/count:i? BLOCK/milliseconds:i? NOACK!? \

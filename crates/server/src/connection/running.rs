@@ -136,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Step::TooLong => {
                     self.leave_turn().await;
-                    if self.run_long(call).await? {
+                    if self.run_long(call, &mut wait).await? {
                         return Ok(());
                     }
                 }
@@ -236,9 +236,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// True if it was answered.
-    async fn run_long(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
+    async fn run_long(&mut self, call: &Call<'_>, wait: &mut Option<Wait>) -> Result<bool, Gone> {
         let client = self.session.client.clone();
-        let _busy = client.work();
+        let busy = client.work();
+        let order = wait.as_ref().and_then(|wait| wait.order);
         let server = self.session.server.clone();
         let is_walk = call.command.keys.0.is_empty() && !call.command.is_write();
         let latches = server.store.latches();
@@ -269,13 +270,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 };
                 match is_walk {
                     true => turn::run_walk(&server, &call),
-                    false => turn::run_long(&server, &call, held),
+                    false => turn::run_long(&server, &call, held, order),
                 }
             })
         })
         .await?;
         match result.map_err(|_| Gone)? {
             LongReply::Nothing => return Ok(false),
+            LongReply::Waits(place) => {
+                drop(busy);
+                let Handler::Blocking(blocking) = command.handler else {
+                    return Ok(false);
+                };
+                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                begun.order = Some(place.order);
+                let deadline = begun.deadline;
+                return self.wait_for_element(place, deadline).await;
+            }
             LongReply::Whole(reply) => self.output.extend_from_slice(&reply),
             LongReply::Streaming(head, rest) => {
                 self.output.extend_from_slice(&head);

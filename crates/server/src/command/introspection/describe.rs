@@ -170,7 +170,10 @@ fn describe_spec(command: &Command, number: usize, spec: &KeySpec) -> Reply {
             (found_by("unknown", Vec::new()), "unknown", Vec::new())
         }
         Place::Behind { word, from } => (behind(word, from as i64), "range", range(0, 1, 0)),
-        Place::HalfBehind { word, from } => (behind(word, from as i64), "range", range(-1, 1, 2)),
+        Place::HalfBehind { option, from } => {
+            let begin = behind(option.word, from as i64);
+            (begin, "range", range(-1, 1, 2))
+        }
         Place::Unless { position, .. } => (index(position), "range", range(0, 1, 0)),
         Place::AllBehind(option) => {
             // Clients that look for the word from the end miss it where it is a key, too.

@@ -5,7 +5,7 @@ use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
 use crate::command::args::is;
-use crate::command::keys::{Access, Place, behind};
+use crate::command::keys::{Access, Place};
 use crate::command::{Args, Command, Flag, lookup};
 use crate::session::Session;
 
@@ -70,8 +70,8 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let end = first.checked_add(count).filter(|end| *end <= call.len())?;
             Some((first..end).collect())
         }
-        Place::HalfBehind { word, from } => {
-            let behind = behind(call, word, from)?;
+        Place::HalfBehind { option, .. } => {
+            let behind = option.behind(call);
             let first = call.len() - behind.len();
             let count = behind.len() / 2;
             (count > 0).then(|| (first..first + count).collect())
