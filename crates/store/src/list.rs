@@ -11,7 +11,6 @@
 //! Callers count *positions*, from 0 at the head; an *index* is the number in a row's key. Changes in the
 //! middle are told in [`edit`].
 
-mod build;
 mod edit;
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,6 @@ use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, EngineError, Family, Rows};
 
-pub use build::Builder;
 pub use edit::Place;
 
 use crate::error::Result;

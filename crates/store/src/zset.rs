@@ -11,11 +11,9 @@
 //!
 //! The questions come down to three, each with a module of its own: `span` turns a range of scores or
 //! of members into a range of rows, `rank` knows how many rows a span has and which is the n-th, and
-//! `algebra` merges several sorted sets by member. `build` writes a whole new sorted set in place of
-//! whatever a key holds, in bounded memory, and `remove` takes many members out at once.
+//! `algebra` merges several sorted sets by member. `remove` takes many members out at once.
 
 mod algebra;
-mod build;
 mod rank;
 mod remove;
 mod span;
@@ -33,7 +31,6 @@ use crate::error::Result;
 use crate::txn::{ReadTxn, WriteTxn};
 
 pub use algebra::{Aggregate, Algebra, Operation, Source};
-pub use build::Builder;
 pub use remove::Popped;
 pub use span::{LexBound, LexRange, ScoreBound, ScoreRange, Span};
 

@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use cairn_resp::{Reply, number};
-use cairn_store::list::Builder;
 use cairn_store::{
-    Direction, Error, EventClass, List, Mode, ReadTxn, Request, Result, Set, Type, WriteTxn, Zset,
+    Builder, Direction, Error, EventClass, List, Mode, ReadTxn, Request, Result, Set, Type,
+    WriteTxn, Zset,
 };
 
 use self::pattern::{Pattern, up_to_zero};
@@ -427,15 +427,15 @@ fn sort(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut stored = Builder::new(txn, target);
     for element in elements {
         if query.gets.is_empty() {
-            stored.push(txn, &element)?;
+            stored.element(txn, &element)?;
         }
         for get in &query.gets {
             let value = get.value(txn, &element, &mut Budget::new())?;
-            stored.push(txn, &value.unwrap_or_default())?;
+            stored.element(txn, &value.unwrap_or_default())?;
         }
     }
     txn.notify_of_misses();
-    let size = stored.finish(txn)?;
+    let size = stored.finish_list(txn, 0)?;
     events::stored(txn, EventClass::List, "sortstore", target, size);
     Ok(size.into())
 }

@@ -10,7 +10,8 @@
 use cairn_engine::{Direction, EngineError, Family, Rows};
 
 use super::span::successor;
-use super::{Builder, ScoreRows, Scored, Span, Zset, score_of};
+use super::{ScoreRows, Scored, Span, Zset, score_of};
+use crate::build::Builder;
 use crate::error::{Error, Result};
 use crate::txn::WriteTxn;
 
@@ -217,10 +218,10 @@ impl Zset {
             let mut rows = self.rows(txn, &side, Direction::Forward);
             while let Some((key, _)) = rows.next()? {
                 txn.step()?;
-                kept.add(txn, keys.member(key), keys.score(key))?;
+                kept.scored(txn, keys.member(key), keys.score(key))?;
             }
         }
-        kept.finish(txn, expire_ms)?;
+        kept.finish_zset(txn, expire_ms)?;
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::Patience;
 use crate::testing::open_store;
+use crate::{Builder, Patience};
 use model::{Model, Models};
 use ops::{KEYS, Question, apply, merge, op, question};
 
@@ -238,11 +238,11 @@ fn large_results_spill_and_large_removals_keep_the_expiry() {
     for n in 0..SIZE {
         let member = format!("member:{n:020}");
         large
-            .add(&txn, member.as_bytes(), (n % 1000) as f64)
+            .scored(&txn, member.as_bytes(), (n % 1000) as f64)
             .unwrap();
     }
     assert!(txn.is_clean());
-    assert_eq!(large.finish(&mut txn, expire_ms).unwrap(), SIZE);
+    assert_eq!(large.finish_zset(&mut txn, expire_ms).unwrap(), SIZE);
     assert!(
         txn.pending().len() < SIZE as usize,
         "nothing was written ahead"
@@ -292,9 +292,9 @@ fn an_impatient_transaction_gives_long_walks_up() {
     let mut txn = WriteTxn::new(store.clone(), Patience::Long);
     let mut large = Builder::new(&txn, b"large");
     for n in 0..30_000u32 {
-        large.add(&txn, &n.to_be_bytes(), 0.0).unwrap();
+        large.scored(&txn, &n.to_be_bytes(), 0.0).unwrap();
     }
-    large.finish(&mut txn, 0).unwrap();
+    large.finish_zset(&mut txn, 0).unwrap();
     store.commit_blocking(&mut txn).unwrap();
 
     let mut txn = WriteTxn::new(store, Patience::Short);

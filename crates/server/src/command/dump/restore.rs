@@ -3,7 +3,7 @@
 use cairn_rdb::{Corrupt, Item, Kind, Payload, Read, Refused};
 use cairn_resp::Reply;
 use cairn_store::stream::{self, Id, append_field};
-use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, string, zset};
+use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, string};
 
 use crate::command::args::{self, Args};
 
@@ -138,29 +138,22 @@ fn build(
                 _ => Err(Stopped::Corrupt),
             })
         }
-        Kind::Zset => {
-            let mut builder = zset::Builder::new(txn, name);
-            payload.read(&mut |item| match item {
-                Item::Scored(member, score) => Ok(builder.add(txn, member, score)?),
-                _ => Err(Stopped::Corrupt),
-            })?;
-            builder.finish(txn, expire_ms)?;
-            Ok(())
-        }
         Kind::Stream => build_stream(txn, name, payload, expire_ms),
-        Kind::List | Kind::Set | Kind::Hash => {
+        Kind::List | Kind::Set | Kind::Zset | Kind::Hash => {
             let mut builder = Builder::new(txn, name);
             payload.read(&mut |item| match item {
                 Item::Element(element) => Ok(builder.element(txn, element)?),
                 Item::Member(member) => Ok(builder.member(txn, member)?),
+                Item::Scored(member, score) => Ok(builder.scored(txn, member, score)?),
                 Item::Field(field, value) => Ok(builder.field(txn, field, value)?),
                 _ => Err(Stopped::Corrupt),
             })?;
             match kind {
                 Kind::List => builder.finish_list(txn, expire_ms),
                 Kind::Set => builder.finish_set(txn, expire_ms),
+                Kind::Zset => builder.finish_zset(txn, expire_ms),
                 _ => builder.finish_hash(txn, expire_ms),
-            }
+            }?;
             Ok(())
         }
     }

@@ -1,8 +1,7 @@
 //! GEOSEARCH and the older GEORADIUS: the members in a circle or a box.
 
 use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::zset::Builder;
-use cairn_store::{Error, EventClass, ReadTxn, Result, WriteTxn, Zset};
+use cairn_store::{Builder, Error, EventClass, ReadTxn, Result, WriteTxn, Zset};
 
 use super::hash::Position;
 use super::results::{Found, Next, Order, Results, Wanted};
@@ -336,14 +335,14 @@ fn write(txn: &mut WriteTxn, args: &Args, form: Form) -> Result<Reply> {
                         true => found.distance / shape.unit,
                         false => found.score,
                     };
-                    stored.add(txn, &found.member, score)?;
+                    stored.scored(txn, &found.member, score)?;
                 }
                 Next::Onward => {}
                 Next::End => break,
             }
         }
     }
-    let size = stored.finish(txn, 0)?;
+    let size = stored.finish_zset(txn, 0)?;
     let event = if form.is_search() {
         "geosearchstore"
     } else {

@@ -70,11 +70,12 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             let end = first.checked_add(count).filter(|end| *end <= call.len())?;
             Some((first..end).collect())
         }
-        Place::HalfBehind { option, .. } => {
+        Place::HalfBehind { option, from } => {
             let behind = option.behind(call);
             let first = call.len() - behind.len();
             let count = behind.len() / 2;
-            (count > 0).then(|| (first..first + count).collect())
+            // Redis looks for the word where the specification says.
+            (count > 0 && first > from).then(|| (first..first + count).collect())
         }
         Place::Unless { position, option } => {
             let behind = option.behind(call);

@@ -1,8 +1,8 @@
 //! ZUNION, ZINTER, ZDIFF, their *STORE forms, and ZINTERCARD.
 
 use cairn_resp::{Reply, number};
-use cairn_store::zset::{Aggregate, Algebra, Builder, Operation, Source};
-use cairn_store::{Error, EventClass, ReadTxn, Result, WriteTxn};
+use cairn_store::zset::{Aggregate, Algebra, Operation, Source};
+use cairn_store::{Builder, Error, EventClass, ReadTxn, Result, WriteTxn};
 
 use super::{Args, reply, sorted};
 use crate::command::args::{self, Options};
@@ -139,10 +139,10 @@ fn store(txn: &mut WriteTxn, args: &Args, form: &Form) -> Result<Reply> {
     let mut members = Algebra::new(txn, form.operation, query.aggregate, query.sources)?;
     let mut result = Builder::new(txn, args[1]);
     while let Some((member, score)) = members.next_member(txn)? {
-        result.add(txn, member, score)?;
+        result.scored(txn, member, score)?;
     }
     drop(members);
-    let size = result.finish(txn, 0)?;
+    let size = result.finish_zset(txn, 0)?;
     events::stored(txn, EventClass::Zset, form.name, args[1], size);
     Ok(size.into())
 }

@@ -4,8 +4,8 @@
 //! direction fixed, and refuse the options that would change them.
 
 use cairn_resp::Reply;
-use cairn_store::zset::{Builder, LexRange, ScoreRange};
-use cairn_store::{Direction, Error, EventClass, ReadTxn, Result, Rows, WriteTxn, Zset};
+use cairn_store::zset::{LexRange, ScoreRange};
+use cairn_store::{Builder, Direction, Error, EventClass, ReadTxn, Result, Rows, WriteTxn, Zset};
 
 use super::bound::{lex_range, ranks, score_range};
 use super::{Args, reply};
@@ -202,10 +202,10 @@ pub fn zrangestore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     for _ in 0..count {
         txn.step()?;
         if let Some((key, _)) = rows.next()? {
-            result.add(txn, keys.member(key), keys.score(key))?;
+            result.scored(txn, keys.member(key), keys.score(key))?;
         }
     }
-    let size = result.finish(txn, 0)?;
+    let size = result.finish_zset(txn, 0)?;
     events::stored(txn, EventClass::Zset, "zrangestore", args[1], size);
     Ok(size.into())
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::zset::{Builder, ScoreBound, ScoreRange};
+use crate::Builder;
+use crate::zset::{ScoreBound, ScoreRange};
 
 /// Two sorted sets as they should be.
 #[derive(Clone, Default)]
@@ -121,9 +122,9 @@ fn change(txn: &mut WriteTxn, model: &mut Model, random: &mut Rng) {
             model.0[at].retain(|member, _| member.len() != 1);
             for (member, score) in &model.0[at] {
                 let score = f64::from(*score);
-                builder.add(txn, member, score).unwrap();
+                builder.scored(txn, member, score).unwrap();
             }
-            builder.finish(txn, 0).unwrap();
+            builder.finish_zset(txn, 0).unwrap();
         }
     }
 }

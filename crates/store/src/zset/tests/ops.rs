@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::*;
+use crate::Builder;
 
 pub const KEYS: [&[u8]; 3] = [b"a", b"b", b"ab"];
 
@@ -154,10 +155,10 @@ pub fn apply(txn: &mut WriteTxn, op: &Op) {
             let mut result = Builder::new(txn, KEYS[*key]);
             let mut algebra = merge(txn, *operation, *aggregate, sources);
             while let Some((member, score)) = algebra.next_member(txn).unwrap() {
-                result.add(txn, member, score).unwrap();
+                result.scored(txn, member, score).unwrap();
             }
             drop(algebra);
-            result.finish(txn, 0).unwrap();
+            result.finish_zset(txn, 0).unwrap();
         }
         Op::Commit => {
             let store = txn.store().clone();
