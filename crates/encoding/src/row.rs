@@ -35,9 +35,9 @@ pub use append::{
     SCORE_LEN, VERSION_LEN, append_count, append_data, append_expiry, append_legacy, append_score,
 };
 pub use bounds::{
-    PREFIX_HEAD, ends_within_version, expiry_prefix, index_of, index_prefix, metadata_key,
-    metadata_key_of, metadata_key_of_expiry, prefix_end, slot_prefix, version_end, version_prefix,
-    version_prefix_of,
+    PREFIX_HEAD, ends_within_version, essence, essence_of_metadata, expiry_prefix, index_of,
+    index_prefix, metadata_key, metadata_key_of, metadata_key_of_expiry, prefix_end, slot_prefix,
+    version_end, version_prefix, version_prefix_of,
 };
 
 pub use bytes::{Append, RowBytes};

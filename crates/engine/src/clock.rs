@@ -5,31 +5,97 @@
 //! however often the server restarts. The committer stores both maxima with each batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cairn_encoding::version;
+
+/// A moment of a clock that only rises and has nothing to do with the time of day: for measuring, and for those who
+/// have just asked it and need not ask again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moment {
+    nanoseconds: u64,
+}
+
+impl Moment {
+    #[inline]
+    pub fn now() -> Moment {
+        let nanoseconds = read(libc::CLOCK_MONOTONIC);
+        Moment { nanoseconds }
+    }
+
+    #[inline]
+    pub fn since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.nanoseconds.saturating_sub(earlier.nanoseconds))
+    }
+
+    pub fn elapsed(self) -> Duration {
+        Moment::now().since(self)
+    }
+}
+
+/// Asks a clock of the machine, in nanoseconds. Every command does, so the detours of the standard library are avoided.
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a timespec that lives through the call, and the clocks asked for are always there.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    // Before the epoch is as good as at it.
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// Where wall-clock time comes from. Tests bring their own.
 pub trait TimeSource: Send + Sync {
     /// Microseconds since the epoch.
     fn micros(&self) -> u64;
+
+    /// The same at a moment that has just passed.
+    fn micros_at(&self, _moment: Moment) -> u64 {
+        self.micros()
+    }
 }
 
+/// How long the wall clock is taken to run like the one that only rises, before they are compared again: so long it
+/// takes to notice that somebody has set it.
+const BELIEVED_NS: u64 = 1_000_000;
+
 /// The machine's clock.
-pub struct SystemTime;
+#[derive(Default)]
+pub struct SystemTime {
+    /// How far it was ahead of the clock that only rises, in nanoseconds, and when they are to be compared again. Two
+    /// threads that do so at once may mix their answers, of which each is as good as the other.
+    ahead: AtomicU64,
+    compare_at: AtomicU64,
+}
+
+impl SystemTime {
+    #[cold]
+    fn compare(&self) {
+        let (rising, wall) = (read(libc::CLOCK_MONOTONIC), read(libc::CLOCK_REALTIME));
+        // Wraps around if the wall clock stands before the start of the machine; so does the sum.
+        self.ahead
+            .store(wall.wrapping_sub(rising), Ordering::Relaxed);
+        self.compare_at
+            .store(rising + BELIEVED_NS, Ordering::Relaxed);
+    }
+}
 
 impl TimeSource for SystemTime {
-    /// Every command asks, so it is asked without the detours of the standard library.
     #[inline]
     fn micros(&self) -> u64 {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `now` is a timespec that lives through the call, and this clock is always there.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
-        // Before the epoch is as good as at it.
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        seconds * 1_000_000 + now.tv_nsec as u64 / 1000
+        read(libc::CLOCK_REALTIME) / 1000
+    }
+
+    #[inline]
+    fn micros_at(&self, moment: Moment) -> u64 {
+        if moment.nanoseconds >= self.compare_at.load(Ordering::Relaxed) {
+            self.compare();
+        }
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        moment.nanoseconds.wrapping_add(ahead) / 1000
     }
 }
 
@@ -56,6 +122,10 @@ impl<T: TimeSource + ?Sized> TimeSource for std::sync::Arc<T> {
     fn micros(&self) -> u64 {
         (**self).micros()
     }
+
+    fn micros_at(&self, moment: Moment) -> u64 {
+        (**self).micros_at(moment)
+    }
 }
 
 pub struct Clock {
@@ -81,7 +151,18 @@ impl Clock {
 
     /// Now, in milliseconds: the wall clock, or the largest timestamp so far if that is later.
     pub fn now_ms(&self) -> u64 {
-        let wall = self.source.micros() / 1000;
+        self.not_before(self.source.micros() / 1000)
+    }
+
+    /// The same for those who have just asked a clock.
+    #[inline]
+    pub fn ms_at(&self, moment: Moment) -> u64 {
+        self.not_before(self.source.micros_at(moment) / 1000)
+    }
+
+    /// This time, or the largest timestamp so far if that is later.
+    #[inline]
+    fn not_before(&self, wall: u64) -> u64 {
         // Nearly always it is still the same millisecond: threads that only look share the cache line.
         let largest = self.timestamp_ms.load(Ordering::SeqCst);
         if wall <= largest {

@@ -31,7 +31,7 @@ use crate::row::Row;
 use crate::rows::{Direction, Overlay, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::whole::Cursor;
-use crate::young::{Beneath, Fetch, Known, Load, WalkedRange, Young};
+use crate::young::{Beneath, Fetch, InMemory, Known, Load, WalkedRange, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -466,6 +466,12 @@ impl Engine {
             Known::Row(row) => Some(Kept::of(row)),
             Known::Below(_) => None,
         }
+    }
+
+    /// The same for many rows in a moment, in which no commit is made visible.
+    #[inline]
+    pub fn in_memory(&self) -> InMemory<'_> {
+        self.young.in_memory()
     }
 
     /// Has rows brought near that will be asked for, if they are in memory.

@@ -4,7 +4,7 @@
 //! knows several rows that it will ask for says so, and the waits overlap.
 
 use crate::family::Family;
-use crate::row::hash;
+use crate::row::{hash, metadata_hash};
 
 /// The most that are worth naming at once: what is brought near must still be there when it is needed.
 const MOST: usize = 16;
@@ -18,8 +18,19 @@ pub struct Expected {
 
 impl Expected {
     pub fn add(&mut self, family: Family, key: &[u8]) {
+        self.add_hash(hash(family, key));
+    }
+
+    /// The metadata row of a user's key.
+    #[inline]
+    pub fn add_key(&mut self, index: u64, name: &[u8]) {
+        self.add_hash(metadata_hash(index, name));
+    }
+
+    #[inline]
+    fn add_hash(&mut self, hash: u32) {
         if let Some(place) = self.hashes.get_mut(self.len) {
-            *place = hash(family, key);
+            *place = hash;
             self.len += 1;
         }
     }

@@ -32,7 +32,7 @@ mod young;
 pub const LOCAL_REGION: u64 = 1;
 
 pub use batch::Batch;
-pub use clock::{Clock, ManualTime, SystemTime, TimeSource};
+pub use clock::{Clock, ManualTime, Moment, SystemTime, TimeSource};
 pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
 pub use engine::{Engine, Kept, Statistics, Value, block_reads};
 pub use error::{EngineError, Result};
@@ -43,3 +43,4 @@ pub use memory::Memory;
 pub use options::EngineOptions;
 pub use rows::{Direction, Rows};
 pub use whole::FEW;
+pub use young::InMemory;

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 
+use cairn_encoding::row;
 use foldhash::fast::RandomState;
 
 use crate::expected::prefetch;
@@ -24,6 +25,13 @@ pub(crate) enum Kind {
 const WHOLE: u8 = 0x80;
 
 impl Kind {
+    #[inline]
+    fn family(self) -> Family {
+        match self {
+            Kind::One(family) | Kind::Whole(family) => family,
+        }
+    }
+
     #[inline]
     fn byte(self) -> u8 {
         match self {
@@ -134,9 +142,26 @@ pub(crate) fn hash(kind: impl Into<Kind>, key: &[u8]) -> u32 {
 
 #[inline]
 pub(crate) fn long_hash(kind: impl Into<Kind>, key: &[u8]) -> u64 {
+    let kind = kind.into();
+    let (head, rest) = match kind.family() {
+        Family::Metadata | Family::Data | Family::ZsetScore => row::essence(key),
+        Family::Expiry | Family::Meta => (0, key),
+    };
+    hash_of_parts(kind, head, rest)
+}
+
+/// The hash of a metadata row, which need not be written down for it.
+#[inline]
+pub(crate) fn metadata_hash(index: u64, name: &[u8]) -> u32 {
+    let (head, rest) = row::essence_of_metadata(index, name);
+    hash_of_parts(Family::Metadata.into(), head, rest) as u32
+}
+
+#[inline]
+fn hash_of_parts(kind: Kind, head: u64, rest: &[u8]) -> u64 {
     let mut hasher = SEED.build_hasher();
-    hasher.write(key);
-    hasher.write_u8(kind.into().byte());
+    hasher.write_u64(head ^ u64::from(kind.byte()) << 24);
+    hasher.write(rest);
     hasher.finish()
 }
 
@@ -175,4 +200,24 @@ fn number_at(key: &[u8], at: usize) -> u64 {
     let part = &key[at..key.len().min(at + bytes.len())];
     bytes[..part.len()].copy_from_slice(part);
     u64::from_be_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_metadata_is_known_without_its_row() {
+        for name in [&b""[..], b"a", b"user:1", &[7; 300]] {
+            let mut key = Vec::new();
+            row::metadata_key(&mut key, 3, name);
+            assert_eq!(metadata_hash(3, name), hash(Family::Metadata, &key));
+            assert_ne!(metadata_hash(4, name), metadata_hash(3, name));
+            assert_ne!(hash(Family::Data, &key), hash(Family::Metadata, &key));
+            assert_ne!(
+                long_hash(Kind::Whole(Family::Data), &key),
+                long_hash(Family::Data, &key)
+            );
+        }
+    }
 }

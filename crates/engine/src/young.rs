@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustc_hash::FxHashMap;
 
 use crate::LOCAL_REGION;
@@ -395,6 +395,21 @@ pub(crate) struct Fetch {
     commits: u64,
 }
 
+/// The rows in memory. While somebody holds it, nothing is committed.
+pub struct InMemory<'y>(RwLockReadGuard<'y, State>);
+
+impl InMemory<'_> {
+    /// None if only RocksDB knows; and none in that if there is no such row.
+    #[inline]
+    pub fn get(&self, family: Family, key: &[u8]) -> Option<Option<&[u8]>> {
+        let hash = hash(family, key);
+        let slot = self.0.table(hash).get(hash, family, key)?;
+        let row = slot.row.as_ref()?;
+        slot.warm();
+        Some(row.value())
+    }
+}
+
 /// What is known of a row without asking RocksDB.
 pub(crate) enum Known {
     Row(Row),
@@ -442,6 +457,11 @@ impl Young {
             hash,
             commits: state.commits,
         })
+    }
+
+    #[inline]
+    pub(crate) fn in_memory(&self) -> InMemory<'_> {
+        InMemory(self.state.read())
     }
 
     /// Has rows brought near that will be asked for.

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bulks;
 mod decode;
 mod error;
 pub mod glob;
@@ -25,6 +26,7 @@ mod reply;
 mod writer;
 
 pub use args::Args;
+pub use bulks::Bulks;
 pub use decode::{DecodeError, Value, decode};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parsed, Parser};

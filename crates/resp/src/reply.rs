@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bulks::Bulks;
 use crate::error::ProtocolError;
 use crate::writer::{Protocol, Writer};
 
@@ -33,6 +34,8 @@ pub enum Reply {
     Null,
     NullArray,
     Array(Vec<Reply>),
+    /// An array of bulks.
+    Bulks(Bulks),
     Map(Vec<(Reply, Reply)>),
     Set(Vec<Reply>),
     Push(Vec<Reply>),
@@ -124,6 +127,10 @@ impl Reply {
             Reply::Array(items) => {
                 out.array(items.len());
                 return write_all(items, out);
+            }
+            Reply::Bulks(bulks) => {
+                out.array(bulks.len());
+                bulks.iter().for_each(|bulk| out.bulk(bulk));
             }
             Reply::Set(members) => {
                 out.set(members.len());

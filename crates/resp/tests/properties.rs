@@ -106,6 +106,10 @@ fn meaning(reply: &Reply, protocol: Protocol) -> Value {
         Reply::Int(value) => Value::Int(*value),
         Reply::Bulk(bytes) => Value::Bulk(bytes.clone()),
         Reply::Shared(bytes, from) => Value::Bulk(bytes[*from..].to_vec()),
+        Reply::Bulks(bulks) => {
+            let values = bulks.iter().map(|bulk| Value::Bulk(bulk.to_vec()));
+            Value::Array(values.collect())
+        }
         Reply::Static(text) => Value::Bulk(text.as_bytes().to_vec()),
         Reply::Double(value) if resp3 => Value::Double(*value),
         Reply::Double(value) => {

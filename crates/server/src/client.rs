@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use cairn_engine::Moment;
 use cairn_resp::Protocol;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -25,7 +25,7 @@ pub struct Client {
     pub peer: Endpoint,
     pub local: Endpoint,
     pub fd: i32,
-    pub connected: Instant,
+    pub connected: Moment,
     pub name: Mutex<Vec<u8>>,
     pub user: ArcSwap<User>,
     pub database: AtomicU32,
@@ -84,8 +84,8 @@ impl Buffer {
 }
 
 impl Client {
-    pub fn touch(&self, now: Instant) {
-        let since = now.duration_since(self.connected).as_millis() as u64;
+    pub fn touch(&self, now: Moment) {
+        let since = now.since(self.connected).as_millis() as u64;
         self.last_active_ms.store(since, Ordering::Relaxed);
     }
 
@@ -328,7 +328,7 @@ impl Clients {
             peer,
             local,
             fd,
-            connected: Instant::now(),
+            connected: Moment::now(),
             name: Mutex::default(),
             user: ArcSwap::new(user),
             database: AtomicU32::new(0),

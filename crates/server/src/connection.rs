@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use cairn_engine::Moment;
 use cairn_resp::{
     Args as Words, Limits, Parsed, Parser, Progress, ProtocolError, Reply, ReplyStream, Writer,
 };
@@ -86,7 +87,7 @@ pub struct Connection<S> {
     reply_start: usize,
     gulp: Gulp,
     /// When the command that runs now began, or the last one ended.
-    resumed: Instant,
+    resumed: Moment,
     /// How many times output was sent.
     sends: u64,
     /// Takes the connection off the list when it ends.
@@ -171,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             output: Vec::new(),
             reply_start: 0,
             gulp: Gulp::default(),
-            resumed: Instant::now(),
+            resumed: Moment::now(),
             sends: 0,
             _entered: entered,
         }
@@ -208,6 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         || self.worker.pending_bytes() >= GULP_BYTES;
                     if is_full {
                         self.flush().await?;
+                        self.resumed = Moment::now();
                     }
                 }
                 Ok(Parsed::Incomplete { need }) => {
@@ -285,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             } else {
                 self.input.extend_from_slice(&ahead);
             }
-            self.resumed = Instant::now();
+            self.resumed = Moment::now();
             return Ok(());
         }
         // A large argument is read in large pieces, but memory is taken only as its bytes arrive.
@@ -303,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if count == 0 {
             return Err(Gone);
         }
-        self.resumed = Instant::now();
+        self.resumed = Moment::now();
         self.count_read(count);
         self.unparsed = self.input.len();
         self.session.client.touch(self.resumed);
@@ -612,7 +614,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             () = server.pause.wait(command, writes) => {}
             gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
         }
-        self.resumed = Instant::now();
+        self.resumed = Moment::now();
         Ok(())
     }
 
@@ -631,8 +633,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// One look at the clock per command: a command begins when the one before it ends.
     fn count_call(&mut self, command: &'static Command, args: &Args<'_>, has_failed: bool) {
-        let now = Instant::now();
-        let took = now.duration_since(std::mem::replace(&mut self.resumed, now));
+        let now = Moment::now();
+        let took = now.since(std::mem::replace(&mut self.resumed, now));
         let server = &self.session.server;
         let tracks_latency = server.live.tracks_latency.load(Ordering::Relaxed);
         server.stats.ran(command, took, has_failed, tracks_latency);

@@ -30,7 +30,7 @@ impl InProcess {
             engine: EngineOptions::default(),
             sync: settings.sync,
             databases: settings.databases,
-            time: Box::new(SystemTime),
+            time: Box::<SystemTime>::default(),
             ranks: Default::default(),
         };
         let store = Store::open(dir, options).map_err(|error| error.to_string())?;

@@ -38,7 +38,7 @@ impl Inspect {
     /// Fails if a client would not find the key.
     pub fn run(self) -> Result<ExitCode, String> {
         let engine = open(&self.dir)?;
-        let wall_ms = SystemTime.micros() / 1000;
+        let wall_ms = SystemTime::default().micros() / 1000;
         let detail = Detail {
             limit: self.limit,
             hex: self.hex,

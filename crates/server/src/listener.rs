@@ -44,7 +44,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         },
         sync: settings.sync,
         databases: settings.databases,
-        time: Box::new(SystemTime),
+        time: Box::<SystemTime>::default(),
         ranks: RankOptions {
             is_enabled: settings.rank_index,
             ..RankOptions::default()

@@ -4,7 +4,6 @@
 //! comes whether it reads or not.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use cairn_resp::number;
 
@@ -78,7 +77,7 @@ impl Excess {
             self.0.store(0, Ordering::Relaxed);
             return false;
         }
-        let now = Instant::now().duration_since(client.connected).as_millis() as u64 + 1;
+        let now = client.connected.elapsed().as_millis() as u64 + 1;
         match self.0.load(Ordering::Relaxed) {
             0 => {
                 self.0.store(now, Ordering::Relaxed);

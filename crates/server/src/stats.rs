@@ -1,7 +1,7 @@
 //! Counters of the whole server, made to be added to on the way of every command.
 //!
-//! Each thread adds to a shard of its own, so that no two of them fight over a cache line; whoever reads
-//! adds the shards up. Nothing here allocates once a command has been called for the first time.
+//! Each thread adds to a shard of its own (see `counter`). Nothing here allocates once a command has been called for
+//! the first time.
 
 mod counter;
 mod latency;
@@ -20,7 +20,7 @@ pub use latency::Latency;
 pub use rates::{Rates, Totals};
 
 use crate::command::{self, Command};
-use counter::{SHARDS, shard};
+use counter::{Place, SHARDS};
 
 pub struct Stats {
     pub connections: Counter,
@@ -37,6 +37,8 @@ pub struct Stats {
     pub peak_memory: AtomicU64,
     /// By thread, then by command.
     commands: Vec<Vec<CommandShard>>,
+    /// What they came to when the statistics were reset, by command.
+    before: Vec<CommandShard>,
     /// Error replies by their code.
     errors: Mutex<BTreeMap<Vec<u8>, u64>>,
     /// What the expirer had counted when the statistics were reset.
@@ -50,6 +52,13 @@ struct CommandShard {
     rejected: AtomicU64,
     failed: AtomicU64,
     latency: OnceLock<Box<Latency>>,
+}
+
+/// One of a command's counters.
+type Of = fn(&CommandShard) -> &AtomicU64;
+
+fn field(shard: &CommandShard, of: Of) -> u64 {
+    of(shard).load(Ordering::Relaxed)
 }
 
 /// What is known of one command.
@@ -83,6 +92,7 @@ impl Default for Stats {
             rates: Rates::default(),
             peak_memory: AtomicU64::new(0),
             commands: (0..SHARDS).map(|_| shard()).collect(),
+            before: shard(),
             errors: Mutex::default(),
             expired_before: AtomicU64::new(0),
         }
@@ -95,16 +105,18 @@ const MOST_ERROR_CODES: usize = 128;
 impl Stats {
     /// A command ran; its time goes into the histogram only if there shall be one.
     pub fn ran(&self, command: &Command, took: Duration, has_failed: bool, tracks_latency: bool) {
-        let shard = &self.commands[shard()][command.number()];
+        let mine = Place::mine();
+        let shard = &self.commands[mine.number()][command.number()];
         // In 64 bits, which last for centuries.
         let nanoseconds = took.as_secs() * 1_000_000_000 + u64::from(took.subsec_nanos());
-        shard.calls.fetch_add(1, Ordering::Relaxed);
-        shard.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        mine.add(&shard.calls, 1);
+        mine.add(&shard.nanoseconds, nanoseconds);
         if has_failed {
-            shard.failed.fetch_add(1, Ordering::Relaxed);
+            mine.add(&shard.failed, 1);
         }
         if tracks_latency {
-            shard.latency.get_or_init(Box::default).record(nanoseconds);
+            let latency = shard.latency.get_or_init(Box::default);
+            latency.record(mine, nanoseconds);
         }
     }
 
@@ -126,8 +138,9 @@ impl Stats {
 
     /// A command was known, and refused.
     pub fn rejected(&self, command: &Command) {
-        let shard = &self.commands[shard()][command.number()];
-        shard.rejected.fetch_add(1, Ordering::Relaxed);
+        let mine = Place::mine();
+        let shard = &self.commands[mine.number()][command.number()];
+        mine.add(&shard.rejected, 1);
     }
 
     /// A client was sent an error; the first word of its text is its code.
@@ -147,36 +160,49 @@ impl Stats {
     }
 
     pub fn of(&self, command: &Command) -> CommandStats {
-        let mut sum = CommandStats::default();
-        let mut nanoseconds = 0;
-        for shard in &self.commands {
-            let shard = &shard[command.number()];
-            sum.calls += shard.calls.load(Ordering::Relaxed);
-            nanoseconds += shard.nanoseconds.load(Ordering::Relaxed);
-            sum.rejected += shard.rejected.load(Ordering::Relaxed);
-            sum.failed += shard.failed.load(Ordering::Relaxed);
+        let number = command.number();
+        let since_reset = |of| {
+            // First, because the sum rises.
+            let before = field(&self.before[number], of);
+            self.sum(number, of).saturating_sub(before)
+        };
+        CommandStats {
+            calls: since_reset(|shard| &shard.calls),
+            microseconds: since_reset(|shard| &shard.nanoseconds) / 1000,
+            rejected: since_reset(|shard| &shard.rejected),
+            failed: since_reset(|shard| &shard.failed),
         }
-        sum.microseconds = nanoseconds / 1000;
-        sum
+    }
+
+    /// A counter of a command, over all threads and all the time.
+    fn sum(&self, command: usize, of: Of) -> u64 {
+        let shards = self.commands.iter();
+        shards.map(|shard| field(&shard[command], of)).sum()
     }
 
     /// How long the command's calls took; none if it was never timed.
     pub fn latency_of(&self, command: &Command) -> Option<Latency> {
-        let sum = Latency::default();
-        for shard in &self.commands {
-            if let Some(latency) = shard[command.number()].latency.get() {
-                sum.add(latency);
-            }
-        }
+        let before = self.before[command.number()].latency.get();
+        let sum = self.latency_ever(command.number());
+        before.into_iter().for_each(|before| sum.subtract(before));
         (sum.count() > 0).then_some(sum)
+    }
+
+    fn latency_ever(&self, command: usize) -> Latency {
+        let sum = Latency::default();
+        let shards = self.commands.iter();
+        let timed = shards.filter_map(|shard| shard[command].latency.get());
+        timed.for_each(|latency| sum.add(latency));
+        sum
     }
 
     /// How many commands ran.
     pub fn commands(&self) -> u64 {
+        let calls: Of = |shard| &shard.calls;
+        let before: u64 = self.before.iter().map(|shard| field(shard, calls)).sum();
         let shards = self.commands.iter().flatten();
-        shards
-            .map(|shard| shard.calls.load(Ordering::Relaxed))
-            .sum()
+        let ever: u64 = shards.map(|shard| field(shard, calls)).sum();
+        ever.saturating_sub(before)
     }
 
     /// Keys that expired, given how many the expirer has counted since it started.
@@ -205,17 +231,19 @@ impl Stats {
         ] {
             counter.reset();
         }
-        for shard in self.commands.iter().flatten() {
-            for counter in [
-                &shard.calls,
-                &shard.nanoseconds,
-                &shard.rejected,
-                &shard.failed,
-            ] {
-                counter.store(0, Ordering::Relaxed);
+        for (number, before) in self.before.iter().enumerate() {
+            let counters: [Of; 4] = [
+                |shard| &shard.calls,
+                |shard| &shard.nanoseconds,
+                |shard| &shard.rejected,
+                |shard| &shard.failed,
+            ];
+            for of in counters {
+                of(before).store(self.sum(number, of), Ordering::Relaxed);
             }
-            if let Some(latency) = shard.latency.get() {
-                latency.reset();
+            let latency = self.latency_ever(number);
+            if latency.count() > 0 {
+                before.latency.get_or_init(Box::default).set(&latency);
             }
         }
         self.errors.lock().clear();

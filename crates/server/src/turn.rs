@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use cairn_engine::EngineError;
+use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
     Begun, Error, EventClass, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn,
@@ -176,13 +176,13 @@ impl Worker {
     }
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
-    /// done nothing.
-    pub fn run(self: &Rc<Self>, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
+    /// done nothing. It is `now`, or was just so.
+    pub fn run(self: &Rc<Self>, call: &Call<'_>, now: Moment, out: &mut Vec<u8>) -> Step {
         let mut turn = self.turn.borrow_mut();
         let turn = &mut *turn;
         let before = out.len();
         turn.txn.mark(call.database);
-        let attempt = AssertUnwindSafe(|| self.attempt(turn, call, out));
+        let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
         let Ok(step) = catch_unwind(attempt) else {
             let name = call.command.name;
             tracing::error!("the handler of {name} panicked, and was undone");
@@ -194,13 +194,19 @@ impl Worker {
         step
     }
 
-    fn attempt(self: &Rc<Self>, turn: &mut Turn, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
+    fn attempt(
+        self: &Rc<Self>,
+        turn: &mut Turn,
+        call: &Call<'_>,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let databases = self.store().databases();
         let moves = databases.moves();
         if let Handler::Point(handler) = call.command.handler
             && moves.is_some()
         {
-            turn.txn.sample_time();
+            turn.txn.set_time(now);
             match handler(Point::unlatched(&turn.txn), &call.args) {
                 Err(Error::Unlatched) => {}
                 _ if databases.moves() != moves => {}
@@ -216,7 +222,7 @@ impl Worker {
         if !turn.held.try_extend(&request) {
             return Step::NeedsLatches(request);
         }
-        turn.txn.sample_time();
+        turn.txn.set_time(now);
         self.open(turn);
         if let Some(find) = call.command.finds_keys {
             match find(&turn.txn, &call.args) {

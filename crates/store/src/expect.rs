@@ -1,13 +1,16 @@
 //! What commands will ask for first, brought near before they run.
 
 use cairn_encoding::chunk::index_sub;
-use cairn_encoding::metadata::{Body, Metadata};
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
+use cairn_encoding::row::SCORE_LEN;
 use cairn_engine::{Expected, Family};
 
 use crate::key::Key;
 
 use crate::txn::ReadTxn;
 
+/// How many elements of a collection are expected to be popped.
+const POPPED: usize = 16;
 /// How many elements a list is expected to be asked for at either end.
 const AT_AN_END: u64 = 16;
 
@@ -41,12 +44,12 @@ impl ReadTxn {
     fn expect_keys<'n>(&self, index: u64, names: impl Iterator<Item = &'n [u8]>) {
         let mut rows = Expected::default();
         for name in names {
-            rows.add(Family::Metadata, Key::new(index, name).metadata());
+            rows.add_key(index, name);
         }
         self.store().engine().expect(&rows);
     }
 
-    fn expect_elements<'n>(&self, key: &Key, mut subs: impl Iterator<Item = &'n [u8]>) {
+    fn expect_elements<'n>(&self, key: &Key, mut subs: impl Iterator<Item = &'n [u8]> + Clone) {
         let Some(row) = self.row_in_memory(Family::Metadata, key.metadata()) else {
             return;
         };
@@ -55,14 +58,31 @@ impl ReadTxn {
         };
         let engine = self.store().engine();
         match metadata.body {
-            Body::Collection { version, .. } => {
+            Body::Collection { kind, version, .. } => {
                 let mut rows = Expected::default();
-                for sub in subs {
-                    rows.add(Family::Data, &key.data(version, sub));
+                let mut scores = Expected::default();
+                if !subs.clone().all(<[u8]>::is_empty) {
+                    for sub in subs {
+                        rows.add(Family::Data, &key.data(version, sub));
+                    }
+                } else if kind == CollectionKind::ZSet {
+                    // Nothing else is named by those who pop.
+                    let queues = self.store().queues();
+                    queues.expect_scored(key, version, POPPED, |element| {
+                        let member = element.get(SCORE_LEN..).unwrap_or_default();
+                        rows.add(Family::Data, &key.data(version, member));
+                        scores.add(Family::ZsetScore, &key.data(version, element));
+                    });
+                } else {
+                    let queues = self.store().queues();
+                    queues.expect_members(key, version, POPPED, |member| {
+                        rows.add(Family::Data, &key.data(version, member));
+                    });
                 }
                 engine.expect(&rows);
+                engine.expect(&scores);
             }
-            // Nothing else is named by those who pop: one end or the other.
+            // One end or the other is popped.
             Body::List {
                 version,
                 head,

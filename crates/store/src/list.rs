@@ -27,7 +27,7 @@ pub use edit::Place;
 
 use crate::error::Result;
 use crate::key::Key;
-use crate::txn::{ReadTxn, Row, Shape, Shared, WriteTxn};
+use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -103,23 +103,26 @@ impl List {
         Ok(row.ok_or_else(missing)?)
     }
 
-    /// What `make` makes of the elements at these positions, if all of them are in memory: without a walk.
-    pub fn in_memory<T>(
+    /// Shows the elements at these positions, without a walk; tells whether all of them are in memory. The last that
+    /// is shown is the last before one that is not.
+    pub fn show_from_memory(
         &self,
         txn: &ReadTxn,
         positions: Range<u64>,
-        make: impl Fn(Shared) -> T,
-    ) -> Option<Vec<T>> {
+        mut show: impl FnMut(&[u8]),
+    ) -> bool {
         let mut row_key = self.row_key(0);
         let index_at = self.key.sub_offset();
-        let mut elements = Vec::with_capacity((positions.end - positions.start) as usize);
+        let memory = txn.in_memory();
         for position in positions {
             let index = index_sub(self.head + position);
             row_key[index_at..].copy_from_slice(&index);
-            let row = txn.row_in_memory(Family::Data, &row_key)?;
-            elements.push(make(row.share(0)));
+            match memory.row(Family::Data, &row_key) {
+                Some(element) => show(element),
+                None => return false,
+            }
         }
-        Some(elements)
+        true
     }
 
     /// Replaces the element at a position, which must lie inside the list.

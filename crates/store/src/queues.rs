@@ -137,6 +137,44 @@ impl Queues {
         }
     }
 
+    /// Shows what is most likely popped next from a sorted set, from the end that it is popped from.
+    pub(crate) fn expect_scored(
+        &self,
+        key: &Key,
+        version: u64,
+        most: usize,
+        show: impl FnMut(&[u8]),
+    ) {
+        self.look(key, version, |queue| {
+            let (lowest, highest) = (&queue.lowest, &queue.highest);
+            let is_any_low = lowest.next_ones(1).next().is_some();
+            let run = if is_any_low { lowest } else { highest };
+            run.next_ones(most).for_each(show);
+        });
+    }
+
+    /// The same for a set.
+    pub(crate) fn expect_members(
+        &self,
+        key: &Key,
+        version: u64,
+        most: usize,
+        show: impl FnMut(&[u8]),
+    ) {
+        self.look(key, version, |queue| {
+            queue.pool.next_ones(most).for_each(show);
+        });
+    }
+
+    fn look(&self, key: &Key, version: u64, look: impl FnOnce(&Queue)) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(queue) = find(&mut self.table.lock().keys, key, version) {
+            look(queue);
+        }
+    }
+
     /// Takes from a queue, if there is one.
     fn take<T>(
         &self,

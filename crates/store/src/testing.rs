@@ -16,7 +16,7 @@ pub(crate) fn options() -> StoreOptions {
         },
         sync: SyncMode::No,
         databases: 1,
-        time: Box::new(SystemTime),
+        time: Box::<SystemTime>::default(),
         ranks: Default::default(),
     }
 }

@@ -16,7 +16,7 @@ use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream;
-use cairn_engine::{Batch, Direction, Family, Rows, Value};
+use cairn_engine::{Batch, Direction, Family, Moment, Rows, Value};
 
 use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
@@ -378,6 +378,14 @@ impl ReadTxn {
         }
     }
 
+    /// The rows that are in memory, for those who look at many in a moment. Commits wait meanwhile.
+    pub(crate) fn in_memory(&self) -> InMemory<'_> {
+        InMemory {
+            batch: &self.batch,
+            committed: self.store.engine().in_memory(),
+        }
+    }
+
     /// A row of this transaction's own; the engine is not asked.
     pub(crate) fn pending_row(&self, family: Family, key: &[u8]) -> Option<Row<'_>> {
         self.batch.get(family, key).flatten().map(Row::Pending)
@@ -493,6 +501,22 @@ impl ReadTxn {
 
     pub fn exists(&self, key: &Key) -> Result<bool> {
         Ok(self.find(key)?.is_some())
+    }
+}
+
+/// What a transaction sees without asking the disk.
+pub(crate) struct InMemory<'t> {
+    batch: &'t Batch,
+    committed: cairn_engine::InMemory<'t>,
+}
+
+impl InMemory<'_> {
+    #[inline]
+    pub(crate) fn row(&self, family: Family, key: &[u8]) -> Option<&[u8]> {
+        match self.batch.get(family, key) {
+            Some(pending) => pending,
+            None => self.committed.get(family, key)?,
+        }
     }
 }
 
@@ -639,6 +663,13 @@ impl WriteTxn {
     #[inline]
     pub fn sample_time(&mut self) {
         self.read.now_ms = self.read.store.clock().now_ms();
+    }
+
+    /// The same for those who have just asked a clock. What others have seen expire meanwhile has expired here too:
+    /// the time is never before one that anybody was told.
+    #[inline]
+    pub fn set_time(&mut self, moment: Moment) {
+        self.read.now_ms = self.read.store.clock().ms_at(moment);
     }
 
     /// Takes back what the current command changed.

@@ -159,7 +159,7 @@ mod tests {
             },
             sync: SyncMode::No,
             databases: 1,
-            time: Box::new(SystemTime),
+            time: Box::<SystemTime>::default(),
             ranks: Default::default(),
         };
         let store = Store::open(directory.path(), options).unwrap();

@@ -95,6 +95,32 @@ pub fn index_of(row: &[u8]) -> Option<u64> {
     index.try_into().ok().map(u64::from_be_bytes)
 }
 
+/// What tells a row of a user's key apart from the others: a number for all that is before the name but the slot,
+/// which follows from the name, and everything from the name on.
+#[inline]
+pub fn essence(row: &[u8]) -> (u64, &[u8]) {
+    let Some((head, rest)) = row.split_first_chunk::<PREFIX_HEAD>() else {
+        return (0, row);
+    };
+    let [.., i0, i1, i2, i3, i4, i5, i6, i7, _, _, l0, l1, l2, l3] = *head;
+    let index = u64::from_be_bytes([i0, i1, i2, i3, i4, i5, i6, i7]);
+    (
+        number_of_head(index, u32::from_be_bytes([l0, l1, l2, l3])),
+        rest,
+    )
+}
+
+/// The same of a metadata row that need not be written down for it.
+#[inline]
+pub fn essence_of_metadata(index: u64, name: &[u8]) -> (u64, &[u8]) {
+    (number_of_head(index, name.len() as u32), name)
+}
+
+#[inline]
+fn number_of_head(index: u64, key_len: u32) -> u64 {
+    index.rotate_left(32) ^ u64::from(key_len)
+}
+
 /// The part of a `data` or `zset_score` row that is the key's metadata key.
 ///
 /// For code that meets rows by the million and asks first whether the key is still the one it saw last.

@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> Arc<Engine> {
 }
 
 pub fn committer(engine: &Arc<Engine>, mode: SyncMode) -> LocalCommitter {
-    let clock = Arc::new(Clock::new(Box::new(SystemTime)));
+    let clock = Arc::new(Clock::new(Box::<SystemTime>::default()));
     LocalCommitter::new(engine.clone(), clock, mode).unwrap()
 }
 

@@ -5,7 +5,7 @@ mod pop;
 
 use std::ops::Range;
 
-use cairn_resp::{Reply, Writer};
+use cairn_resp::{Bulks, Reply, Writer};
 use cairn_store::{
     End, Error, EventClass, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn,
 };
@@ -275,10 +275,11 @@ fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         return Ok(Reply::Array(Vec::new()));
     }
     let count = positions.end - positions.start;
-    if count <= SHORT
-        && let Some(elements) = list.in_memory(txn, positions.clone(), rows::shared)
-    {
-        return Ok(Reply::Array(elements));
+    if count <= SHORT {
+        let mut elements = Bulks::with_capacity(count as usize);
+        if list.show_from_memory(txn, positions.clone(), |element| elements.push(element)) {
+            return Ok(Reply::Bulks(elements));
+        }
     }
     let rows = list.rows(txn, positions, End::Left.direction());
     Ok(elements(count, rows))

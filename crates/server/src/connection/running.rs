@@ -4,6 +4,7 @@
 use std::task::Poll;
 use std::time::Instant;
 
+use cairn_engine::Moment;
 use cairn_resp::Reply;
 use cairn_store::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -104,15 +105,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
         let mut waits = 0;
         let mut wait: Option<Wait> = None;
+        let mut now = self.resumed;
         let mut has_waited = false;
         loop {
-            if std::mem::replace(&mut has_waited, true)
-                && let Some(error) = self.denied_meanwhile(call.command, &call.args)
-            {
-                return self.write_reply(error_reply(error));
+            if std::mem::replace(&mut has_waited, true) {
+                now = Moment::now();
+                if let Some(error) = self.denied_meanwhile(call.command, &call.args) {
+                    return self.write_reply(error_reply(error));
+                }
             }
             let before = self.output.len();
-            match self.worker.run(call, &mut self.output) {
+            match self.worker.run(call, now, &mut self.output) {
                 Step::Done => {
                     self.await_outcome(before);
                     return Ok(());
@@ -340,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 None => self.flush().await?,
             }
         };
-        self.resumed = Instant::now();
+        self.resumed = Moment::now();
         client.touch(self.resumed);
         match ending {
             Ending::Served(reply) => self.output.extend_from_slice(&reply),

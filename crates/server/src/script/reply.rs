@@ -16,6 +16,10 @@ pub fn to_value(reply: Reply, protocol: Protocol, is_patient: bool) -> Result<Va
         Reply::Int(int) => Value::Int(int),
         Reply::Bulk(bytes) => Value::Bulk(bytes),
         Reply::Shared(bytes, start) => Value::Bulk(bytes[start..].to_vec()),
+        Reply::Bulks(bulks) => {
+            let values = bulks.iter().map(|bulk| Value::Bulk(bulk.to_vec()));
+            Value::Array(values.collect())
+        }
         Reply::Static(text) => Value::Bulk(text.as_bytes().to_vec()),
         Reply::Null => Value::Null,
         // Whatever is made of parts says itself how each protocol spells it.
@@ -109,6 +113,7 @@ mod tests {
                 Reply::Int(-7),
                 Reply::bulk("bytes"),
                 Reply::Shared(b"shared".as_slice().into(), 2),
+                Reply::Bulks(["", "in", "one", "piece"].into_iter().collect()),
                 Reply::Static("static"),
                 Reply::Null,
                 Reply::NullArray,

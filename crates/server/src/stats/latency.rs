@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::counter::Place;
+
 /// Buckets in a power of two.
 const CUTS: u64 = 16;
 const CUT_BITS: u32 = CUTS.trailing_zeros();
@@ -44,13 +46,30 @@ fn top_of(bucket: usize) -> u64 {
 }
 
 impl Latency {
-    pub fn record(&self, nanoseconds: u64) {
-        self.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+    /// To be called for one in the shard of the calling thread.
+    #[inline]
+    pub fn record(&self, place: Place, nanoseconds: u64) {
+        place.add(&self.buckets[bucket_of(nanoseconds)], 1);
     }
 
     pub fn add(&self, other: &Latency) {
+        self.combine(other, u64::wrapping_add);
+    }
+
+    /// Takes off what was there before.
+    pub fn subtract(&self, before: &Latency) {
+        self.combine(before, u64::saturating_sub);
+    }
+
+    /// Becomes the same as another.
+    pub fn set(&self, other: &Latency) {
+        self.combine(other, |_, other| other);
+    }
+
+    fn combine(&self, other: &Latency, with: fn(u64, u64) -> u64) {
         for (mine, other) in self.buckets.iter().zip(&other.buckets) {
-            mine.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+            let combined = with(mine.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
+            mine.store(combined, Ordering::Relaxed);
         }
     }
 
@@ -93,12 +112,6 @@ impl Latency {
         }
         doublings
     }
-
-    pub fn reset(&self) {
-        for bucket in &self.buckets {
-            bucket.store(0, Ordering::Relaxed);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -123,7 +136,7 @@ mod tests {
     fn percentiles_are_those_of_the_values() {
         let latency = Latency::default();
         for value in 1..=1000 {
-            latency.record(value * 1000);
+            latency.record(Place::mine(), value * 1000);
         }
         for (percent, exact) in [
             (0.0, 1_000),

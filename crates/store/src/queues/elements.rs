@@ -39,6 +39,12 @@ impl Elements {
         self.places.last().map(|place| self.read(*place))
     }
 
+    /// The last ones, the very last first.
+    pub(super) fn last_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
+        let places = self.places.iter().rev().take(most);
+        places.map(|place| self.read(*place))
+    }
+
     pub(super) fn push(&mut self, element: &[u8]) {
         let is_full = self.bytes.capacity() - self.bytes.len() < element.len();
         if is_full && self.live < self.bytes.len() / 2 {

@@ -40,6 +40,11 @@ impl Pool {
         None
     }
 
+    /// What is most likely taken next.
+    pub(super) fn next_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
+        self.members.last_ones(most)
+    }
+
     /// The set has a new member; it had `size` before.
     pub(super) fn add(&mut self, size: u64, member: &[u8]) {
         if forget(&mut self.gone, &mut self.gone_bytes, member) {

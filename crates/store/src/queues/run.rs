@@ -71,6 +71,11 @@ impl Run {
         }
     }
 
+    /// What is most likely taken next.
+    pub(super) fn next_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
+        self.found.last_ones(most)
+    }
+
     fn take_added(&mut self) -> Option<Element> {
         let element = match self.direction {
             Direction::Forward => self.added.pop_first(),

@@ -55,7 +55,7 @@ fn what_does_not_fit_into_a_window_comes_in_the_same_order() {
         },
         sync: SyncMode::No,
         databases: 1,
-        time: Box::new(SystemTime),
+        time: Box::<SystemTime>::default(),
         ranks: Default::default(),
     };
     let store = Store::open(directory.path(), options).unwrap();
