@@ -221,6 +221,25 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_has_the_time_of_the_wall_clock() {
+        let time = SystemTime::default();
+        let begin = Moment::now();
+        for _ in 0..1000 {
+            let (before, moment, after) = (time.micros(), Moment::now(), time.micros());
+            let at = time.micros_at(moment);
+            // The two clocks may drift apart between two comparisons, by less than this.
+            let slack = 1000;
+            assert!(
+                before <= at + slack && at <= after + slack,
+                "{before} {at} {after}"
+            );
+            std::thread::sleep(Duration::from_micros(10));
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(10));
+        assert_eq!(begin.since(Moment::now()), Duration::ZERO);
+    }
+
+    #[test]
     fn versions_follow_the_clock_and_what_was_remembered() {
         let time = Arc::new(ManualTime::at_millis(10));
         let clock = Clock::new(Box::new(time.clone()));
