@@ -4,6 +4,8 @@ mod estimate;
 mod sketch;
 mod sparse;
 
+use std::ops::Range;
+
 use cairn_resp::Reply;
 use cairn_store::{Error, EventClass, Expiry, ReadTxn, Result, Stamp, Str, WriteTxn, string};
 
@@ -73,8 +75,16 @@ impl From<Corrupt> for Error {
     }
 }
 
-/// The HyperLogLog of a key, if there is one, with what is needed to replace it.
-fn find(txn: &ReadTxn, name: &[u8]) -> Result<Option<(Sketch, Stamp)>> {
+/// What is needed to replace a value that was found.
+struct Live {
+    stamp: Stamp,
+    /// What lies behind all registers, where SETRANGE may have put anything: it was not read.
+    unread: Range<u64>,
+}
+
+/// The HyperLogLog of a key, if there is one. Of one that is longer than any can be, so much is read that registers
+/// can be looked up, and that counting them shows it to be corrupt.
+fn find(txn: &ReadTxn, name: &[u8]) -> Result<Option<(Sketch, Live)>> {
     let Some(value) = Str::find(txn, name)? else {
         return Ok(None);
     };
@@ -82,17 +92,30 @@ fn find(txn: &ReadTxn, name: &[u8]) -> Result<Option<(Sketch, Stamp)>> {
     if !Sketch::is_one(&value.range(txn, 0, len.min(HEADER as u64))?, len) {
         return Err(NOT_ONE);
     }
-    if len > LONGEST as u64 {
-        return Err(Corrupt.into());
-    }
-    let sketch = Sketch::from_bytes(value.to_vec(txn)?);
-    Ok(Some((sketch, value.stamp())))
+    let read = len.min(LONGEST as u64 + 1);
+    let sketch = Sketch::from_bytes(value.range(txn, 0, read)?);
+    let live = Live {
+        stamp: value.stamp(),
+        unread: read..len,
+    };
+    Ok(Some((sketch, live)))
 }
 
 /// Writes it back; it expires when it would have.
-fn store(txn: &mut WriteTxn, name: &[u8], live: Option<Stamp>, sketch: &Sketch) -> Result<()> {
+fn store(txn: &mut WriteTxn, name: &[u8], live: Option<Live>, mut sketch: Sketch) -> Result<()> {
     let key = txn.key(name);
-    string::replace(txn, &key, live.as_ref(), sketch.bytes(), Expiry::Keep)
+    let stamp = live.as_ref().map(|live| live.stamp);
+    if let Some(Live { unread, .. }) = live
+        && !unread.is_empty()
+    {
+        if !txn.is_patient() {
+            return Err(Error::TooLong);
+        }
+        if let Some(value) = Str::find(txn, name)? {
+            sketch.append(&value.range(txn, unread.start, unread.end)?);
+        }
+    }
+    string::replace(txn, &key, stamp.as_ref(), sketch.bytes(), Expiry::Keep)
 }
 
 fn pfadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -107,7 +130,7 @@ fn pfadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     if is_changed {
         sketch.forget_estimate();
-        store(txn, args[1], live, &sketch)?;
+        store(txn, args[1], live, sketch)?;
         txn.notify(EventClass::String, "pfadd", args[1]);
     }
     Ok(Reply::Int(i64::from(is_changed)))
@@ -127,7 +150,7 @@ fn pfcount(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     let estimate = sketch.estimate()?;
     sketch.keep_estimate(estimate);
-    store(txn, name, Some(live), &sketch)?;
+    store(txn, name, Some(live), sketch)?;
     Ok(Reply::Int(estimate))
 }
 
@@ -156,7 +179,7 @@ fn pfmerge(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     sketch.raise_all(&registers, ENCODINGS.sparse_hyperloglog())?;
     sketch.forget_estimate();
-    store(txn, args[1], live, &sketch)?;
+    store(txn, args[1], live, sketch)?;
     txn.notify(EventClass::String, "pfadd", args[1]);
     Ok(Reply::Ok)
 }

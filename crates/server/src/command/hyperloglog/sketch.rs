@@ -74,6 +74,11 @@ impl Sketch {
         Sketch(bytes)
     }
 
+    /// Puts back what lay behind the bytes that it was made of.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
