@@ -1,5 +1,6 @@
 //! Transactions that are large, long, or meet others at the wrong moment.
 
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -187,5 +188,75 @@ fn a_transaction_that_is_started_again_is_seen_once() {
     for command in ["incr", "rpush", "smembers", "client|unblock"] {
         let line = format!("cmdstat_{command}:calls=1,");
         assert!(stats.contains(&line), "{line} {stats}");
+    }
+}
+
+/// What a transaction does to its own connection, and to others, does not happen twice, although it turns out to be
+/// long, or to need the latch of a key that somebody else holds.
+#[test]
+fn what_cannot_be_undone_is_done_once() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    let members: Vec<String> = (0..60_000).map(|n| format!("member:{n}")).collect();
+    run(&mut client, &format!("SADD large {}", members.join(" ")));
+    run(&mut client, "SET held value");
+    run(&mut client, "ACL SETUSER ada on >lovelace ~* &* +@all");
+    // Takes connections, and never answers: who migrates there holds the latch of the key.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let long = "SMEMBERS large";
+    let held = "EVAL return(redis.call('get','held')) 0";
+    for (kills, last) in [(false, long), (true, long), (false, held), (true, held)] {
+        run(&mut client, "ACL LOG RESET");
+        let mut migrating = server.client();
+        let _connected = (last == held).then(|| {
+            let target = port.to_string();
+            migrating.send(&["MIGRATE", "127.0.0.1", &target, "held", "0", "500"]);
+            migrating.flush().expect("sent");
+            silent.accept().expect("the migration begins")
+        });
+        let mut victim = server.client();
+        let Value::Int(id) = run(&mut victim, "CLIENT ID") else {
+            panic!("an id is a number");
+        };
+        let mut client = server.client();
+        let kill = format!("CLIENT KILL ID {id}");
+        let lines = [
+            "MULTI",
+            "ACL WHOAMI",
+            "CLIENT GETNAME",
+            if kills { &kill } else { "INCR counter" },
+            "AUTH ada wrong",
+            "AUTH ada lovelace",
+            "CLIENT SETNAME named",
+            last,
+            "EXEC",
+        ];
+        let reply = run_all(&mut client, lines.map(str::to_owned));
+        let items = reply.items().expect("replies");
+        assert_eq!(items[0], Value::bulk("default"), "{last}");
+        assert_eq!(items[1], Value::Null, "{last}");
+        if kills {
+            assert_eq!(items[2], Value::Int(1), "{last}");
+        }
+        let log = run(&mut client, "ACL LOG");
+        let entries = log.items().expect("entries");
+        assert_eq!(entries.len(), 1, "{last}");
+        let count = &entries[0].items().expect("pairs")[1];
+        assert_eq!(*count, Value::Int(1), "{last}");
+    }
+}
+
+/// The replies after HELLO, and its own, are in the protocol that it chose.
+#[test]
+fn a_transaction_may_change_the_protocol() {
+    for server in [Server::cairn(&[]), Server::redis(&[])] {
+        let mut client = server.client();
+        let lines = ["MULTI", "HGETALL none", "HELLO 3", "HGETALL none", "EXEC"];
+        let reply = run_all(&mut client, lines.map(str::to_owned));
+        let items = reply.items().expect("replies");
+        assert_eq!(items[0], Value::Array(Vec::new()));
+        assert!(matches!(items[1], Value::Map(_)), "{:?}", items[1]);
+        assert_eq!(items[2], Value::Map(Vec::new()));
     }
 }

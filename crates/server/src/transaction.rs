@@ -55,6 +55,13 @@ impl Queue {
     fn has(&self, flag: Flag) -> bool {
         self.calls.iter().any(|(command, _)| command.has(flag))
     }
+
+    /// Whether it must not be started again from some point on.
+    fn is_irrevocable(&self) -> bool {
+        self.calls
+            .iter()
+            .any(|(command, _)| command.is_irrevocable())
+    }
 }
 
 impl Drop for Queue {
@@ -111,6 +118,9 @@ impl Exec {
                 .names()
                 .for_each(|name| request.add(name, Mode::Shared));
         }
+        if queue.is_irrevocable() {
+            request = Request::everything();
+        }
         Ok(Exec {
             queue,
             watch,
@@ -125,8 +135,8 @@ impl Unit for Exec {
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {
-        // What administrators do is not to be done twice: where it may take its time it comes to its end.
-        if !scope.is_patient() && self.queue.has(Flag::Admin) {
+        // It would turn out later: nothing is begun in vain.
+        if !scope.is_patient() && self.queue.is_irrevocable() {
             return Err(Error::TooLong);
         }
         if let Some(watch) = &self.watch

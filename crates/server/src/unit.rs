@@ -77,6 +77,9 @@ impl<'a> Scope<'a> {
             protocol: self.session.protocol,
             client: self.session.client.id,
         };
+        if command.is_irrevocable() {
+            self.make_final()?;
+        }
         match command.handler {
             Handler::Session(handler) if command.has(Flag::PubSub) => {
                 return self.subscribe(command, handler, args);
@@ -100,10 +103,6 @@ impl<'a> Scope<'a> {
             _ => {}
         }
         if !self.held.try_extend(&call.request()) {
-            return Err(Error::Unlatched);
-        }
-        // A unit that is alone is not started again.
-        if command.is_irrevocable() && !self.held.try_extend(&Request::everything()) {
             return Err(Error::Unlatched);
         }
         if let Some(tracker) = &self.session.tracker {
@@ -144,17 +143,24 @@ impl<'a> Scope<'a> {
         or_error(result)
     }
 
-    /// What happens to subscriptions cannot be undone, so it needs a thread where the unit runs to its end. Its
-    /// confirmations stand in the reply, as they do in Redis.
+    /// Makes sure that the unit is not started again: it may take its time, and has every latch.
+    fn make_final(&mut self) -> Result<()> {
+        if !self.is_patient() {
+            return Err(Error::TooLong);
+        }
+        if !self.held.try_extend(&Request::everything()) {
+            return Err(Error::Unlatched);
+        }
+        Ok(())
+    }
+
+    /// The confirmations of subscriptions stand in the reply, as they do in Redis.
     fn subscribe(
         &mut self,
         command: &Command,
         handler: fn(&mut Session, &Args) -> Result<Reply>,
         args: &Args<'_>,
     ) -> Result<Reply> {
-        if !self.is_patient() {
-            return Err(Error::TooLong);
-        }
         if command.name == "ssubscribe" {
             let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
             return Ok(Reply::error(text));
@@ -176,7 +182,6 @@ impl<'a> Scope<'a> {
         args: &Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let protocol = self.session.protocol;
         let reply = match command.handler {
             Handler::Unit(make) => match make(self.session, args) {
                 Ok(mut unit) => {
@@ -189,7 +194,8 @@ impl<'a> Scope<'a> {
             },
             _ => self.call(command, args)?,
         };
-        self.write(reply, protocol, out)
+        // The one that it has chosen itself, if it has: HELLO.
+        self.write(reply, self.session.protocol, out)
     }
 
     /// Appends a reply. One that is long needs a thread of its own, which it may occupy until it is complete.

@@ -33,6 +33,7 @@ pub const COMMANDS: &[Command] = &[command("client", -2, Handler::Container)
 
 const SUBCOMMANDS: &[Command] = &[
     command("caching", 3, Handler::Session(caching))
+        .irrevocable()
         .flags(PLAIN)
         .usage("(YES|NO)")
         .syntax("mode(YES!|NO!)")
@@ -130,6 +131,7 @@ const SUBCOMMANDS: &[Command] = &[
             "Lets all commands, or those that write, wait.",
         ),
     command("reply", 3, Handler::Session(reply))
+        .irrevocable()
         .flags(PLAIN)
         .usage("(ON|OFF|SKIP)")
         .syntax("on_off_skip(ON!|OFF!|SKIP!)")
@@ -140,11 +142,13 @@ const SUBCOMMANDS: &[Command] = &[
             "Decides whether commands are answered.",
         ),
     command("setname", 3, Handler::Session(setname))
+        .irrevocable()
         .flags(PLAIN)
         .usage("<name>")
         .syntax("connection-name")
         .about(GROUP, "2.6.9", "O(1)", "Names the connection."),
     command("tracking", -3, Handler::Session(tracking))
+        .irrevocable()
         .flags(PLAIN)
         .usage("(ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]")
         .syntax(

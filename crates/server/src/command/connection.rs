@@ -30,6 +30,7 @@ pub const COMMANDS: &[Command] = &[
         .syntax("message")
         .about(GROUP, "1.0.0", "O(1)", "Returns its argument."),
     command("hello", -1, Handler::Session(hello))
+        .irrevocable()
         .flags(BEFORE_AUTH)
         .syntax(
             "arguments{protover:i AUTH/username_password{username password}? SETNAME/clientname?}?",
@@ -41,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
             "Greets the server and chooses a version of the protocol.",
         ),
     command("auth", -2, Handler::Session(auth))
+        .irrevocable()
         .flags(BEFORE_AUTH)
         .syntax("username? password")
         .about(

@@ -74,6 +74,7 @@ const SUBCOMMANDS: &[Command] = &[
             "Deletes all functions.",
         ),
     command("kill", 2, Handler::Session(kill))
+        .irrevocable()
         .flags(&[NoScript, AllowBusy, Scripting])
         .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
         .about(

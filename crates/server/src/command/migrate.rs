@@ -31,6 +31,7 @@ const KEYS: Among = Among {
 };
 
 pub const COMMANDS: &[Command] = &[command("migrate", -6, Handler::Write(migrate))
+    .irrevocable()
     .keys(Keys(&[
         KeySpec {
             access: Access::READ_DELETE,

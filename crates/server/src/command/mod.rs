@@ -105,6 +105,8 @@ pub struct Command {
     pub notes: &'static [&'static str],
     /// What a call does to its keys, where that depends on the arguments.
     pub access: Option<fn(&Args) -> Access>,
+    /// What it does is seen elsewhere before anything is committed, or is kept in the session.
+    is_irrevocable: bool,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
     pub finds_keys: Option<fn(&ReadTxn, &Args) -> Result<Request>>,
     /// The arguments after the name, for HELP.
@@ -152,6 +154,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         channels: Channels::None,
         notes: &[],
         access: None,
+        is_irrevocable: false,
         finds_keys: None,
         usage: "",
         syntax: "",
@@ -203,6 +206,12 @@ impl Command {
 
     const fn access(mut self, access: fn(&Args) -> Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Declares that what it does is not undone with a transaction.
+    const fn irrevocable(mut self) -> Self {
+        self.is_irrevocable = true;
         self
     }
 
@@ -331,9 +340,10 @@ impl Command {
         is_about_them && self.has(Flag::NoScript) || matches!(self.name, "ping" | "quit" | "reset")
     }
 
-    /// Whether what it does is seen elsewhere before it is committed, and cannot be taken back.
+    /// Whether what it does cannot be taken back with a transaction, as is the case with all that administrators do. So
+    /// a unit must not be started again once it has run. (SELECT can: units remember the database.)
     pub fn is_irrevocable(&self) -> bool {
-        self.name == "migrate"
+        self.is_irrevocable || self.has(Flag::Admin)
     }
 
     #[inline]

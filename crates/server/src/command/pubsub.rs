@@ -27,6 +27,7 @@ const SHARD_CHANNELS: Keys = Keys(&[KeySpec {
 
 pub const COMMANDS: &[Command] = &[
     command("subscribe", -2, Handler::Session(subscribe))
+        .irrevocable()
         .channels(Channels::Rest)
         .flags(SUBSCRIBES)
         .syntax("channel+")
@@ -37,6 +38,7 @@ pub const COMMANDS: &[Command] = &[
             "Listens to channels.",
         ),
     command("unsubscribe", -1, Handler::Session(unsubscribe))
+        .irrevocable()
         .flags(SUBSCRIBES)
         .syntax("channel?+")
         .about(
@@ -46,6 +48,7 @@ pub const COMMANDS: &[Command] = &[
             "Stops listening to channels, or to all.",
         ),
     command("psubscribe", -2, Handler::Session(psubscribe))
+        .irrevocable()
         .channels(Channels::RestArePatterns)
         .flags(SUBSCRIBES)
         .syntax("pattern{pattern:p}+")
@@ -56,6 +59,7 @@ pub const COMMANDS: &[Command] = &[
             "Listens to all channels whose names match.",
         ),
     command("punsubscribe", -1, Handler::Session(punsubscribe))
+        .irrevocable()
         .flags(SUBSCRIBES)
         .syntax("pattern:p?+")
         .about(
@@ -75,6 +79,7 @@ pub const COMMANDS: &[Command] = &[
             "Sends a message to all who listen to a channel.",
         ),
     command("ssubscribe", -2, Handler::Session(ssubscribe))
+        .irrevocable()
         .channels(Channels::Rest)
         .keys(SHARD_CHANNELS)
         .flags(SUBSCRIBES)
@@ -86,6 +91,7 @@ pub const COMMANDS: &[Command] = &[
             "Listens to channels of a part of a cluster.",
         ),
     command("sunsubscribe", -1, Handler::Session(sunsubscribe))
+        .irrevocable()
         .keys(SHARD_CHANNELS)
         .flags(SUBSCRIBES)
         .syntax("shardchannel?+")

@@ -105,12 +105,14 @@ const SUBCOMMANDS: &[Command] = &[
             "Tells which of the scripts are known.",
         ),
     command("flush", -2, Handler::Session(flush))
+        .irrevocable()
         .flags(&[NoScript, Scripting])
         .usage("[ASYNC|SYNC]")
         .tips(ALL_NODES)
         .syntax("async(ASYNC!|SYNC!)?")
         .about(GROUP, "2.6.0", "O(N) for N scripts", "Forgets all scripts."),
     command("kill", 2, Handler::Session(kill))
+        .irrevocable()
         .flags(&[NoScript, AllowBusy, Scripting])
         .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
         .about(
