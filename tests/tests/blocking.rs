@@ -447,3 +447,29 @@ fn a_group_may_be_called_streams() {
         }
     }
 }
+
+/// Who reads for a group cannot do without the stream, and expects nothing but what is added.
+#[test]
+fn a_group_is_told_when_its_stream_goes_and_of_nothing_that_was_there() {
+    for server in servers() {
+        let mut client = server.client();
+        run(&mut client, "XADD stream 1-0 field value");
+        run(&mut client, "XGROUP CREATE stream group $");
+        let read = "XREADGROUP GROUP group consumer BLOCK 0 STREAMS stream >";
+        let mut reader = waiter(&server, read);
+        run(&mut client, "XGROUP SETID stream group 0");
+        run(&mut client, "XGROUP CREATECONSUMER stream group other");
+        assert_eq!(figures::info(&mut client, "clients", "blocked_clients"), 1);
+        run(&mut client, "XADD stream 2-0 field value");
+        let entries = reader.receive();
+        let entries = &entries.items().expect("streams")[0].items().expect("a key")[1];
+        assert_eq!(entries.items().map(<[Value]>::len), Some(2));
+        let gone = Value::Error("UNBLOCKED the stream key no longer exists".into());
+        for line in ["PEXPIRE stream 30", "DEL stream", "SET stream text"] {
+            client.line("XGROUP CREATE stream group $ MKSTREAM");
+            let mut reader = waiter(&server, read);
+            run(&mut client, line);
+            assert_eq!(reader.receive(), gone, "{line}");
+        }
+    }
+}

@@ -42,6 +42,7 @@ impl Observer for Audience {
                 }
                 Effect::Outdated { key, by } => outdated.add(key, by),
                 Effect::AllOutdated => outdated.add_all(),
+                Effect::Expired { database, key } => server.blocked.expired((database, key)),
             }
         }
         outdated.tell(&server);

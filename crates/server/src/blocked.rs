@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use cairn_resp::{Protocol, Reply};
@@ -27,6 +27,8 @@ pub struct Blocked {
     /// By key, and for each key by the order of arrival.
     waiting: Mutex<HashMap<Changed, BTreeMap<u64, Arc<Waiter>>>>,
     interest: Arc<Interest>,
+    /// How many of them cannot do without their keys; whoever lets keys expire looks at it.
+    depending: Arc<AtomicUsize>,
 }
 
 /// A client that waits.
@@ -177,15 +179,19 @@ impl Drop for Place {
             }
         }
         self.all.interest.remove();
+        if self.waiter.blocking.gone.is_some() {
+            self.all.depending.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl Blocked {
-    pub fn new(interest: Arc<Interest>) -> Blocked {
+    pub fn new(interest: Arc<Interest>, depending: Arc<AtomicUsize>) -> Blocked {
         Blocked {
             next: AtomicU64::new(0),
             waiting: Mutex::default(),
             interest,
+            depending,
         }
     }
 
@@ -212,6 +218,9 @@ impl Blocked {
         });
         let order = order.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
         self.interest.add();
+        if blocking.gone.is_some() {
+            self.depending.fetch_add(1, Ordering::Relaxed);
+        }
         let mut waiting = self.waiting.lock();
         for key in waiter.keys() {
             waiting
@@ -311,6 +320,18 @@ impl Blocked {
                     let changed = note_changes(server, txn, None).into_iter();
                     ready.extend(changed.filter(|other| *other != key));
                 }
+            }
+        }
+    }
+
+    /// A key has expired, and its latch is still held: those who cannot do without it are told.
+    pub fn expired(&self, key: Changed) {
+        let waiting = self.waiting.lock();
+        let here = waiting.get(&key).into_iter().flat_map(BTreeMap::values);
+        for waiter in here {
+            if let Some(gone) = waiter.blocking.gone {
+                let reply = format!("-{gone}\r\n").into_bytes();
+                waiter.end_waiting(Ending::Served(reply));
             }
         }
     }

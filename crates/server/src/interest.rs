@@ -45,20 +45,26 @@ pub fn attend(
     server.blocked.serve(server, txn, held, changed, served);
 }
 
-/// Tells those who watch keys, or keep copies of them, what was changed; returns it.
+/// Tells those who watch keys, or keep copies of them, what was changed; returns the keys that may have come to be,
+/// or have more than before, or are gone.
 pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec<Changed> {
     let databases = txn.databases_now();
     let mut changed: Vec<Changed> = Vec::new();
-    for (index, name) in txn.changed_keys() {
-        let database = databases.iter().position(|of| *of == index);
+    let mut remade: Vec<Changed> = Vec::new();
+    for key in txn.changed_keys() {
+        let database = databases.iter().position(|of| *of == key.index);
         // A database that is gone by now is dealt with as a whole.
         let Some(database) = database else { continue };
         let database = database as u32;
-        let is_known = changed
-            .last()
-            .is_some_and(|last| last.0 == database && *last.1 == *name);
-        if !is_known {
-            changed.push((database, name.into()));
+        let is_last = |known: &[Changed]| {
+            let last = known.last();
+            last.is_some_and(|last| last.0 == database && *last.1 == *key.name)
+        };
+        if !is_last(&changed) {
+            changed.push((database, key.name.into()));
+        }
+        if key.is_metadata && !is_last(&remade) {
+            remade.push((database, key.name.into()));
         }
     }
     for (database, name) in &changed {
@@ -75,12 +81,12 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec
             let database = database as u32;
             if txn.index_of(database) != index_before {
                 server.watches.touch_all(txn, database, index_before);
-                changed.extend(server.blocked.keys_of(database));
+                remade.extend(server.blocked.keys_of(database));
             }
         }
         if server.tracking.is_on() {
             txn.add_effect(Effect::AllOutdated);
         }
     }
-    changed
+    remade
 }

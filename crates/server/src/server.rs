@@ -60,6 +60,7 @@ impl Server {
         let classes = store.listeners().classes().clone();
         let live = Live::new(store.max_value_len().clone(), classes);
         let interest: Arc<Interest> = Arc::default();
+        let depending = store.listeners().depending().clone();
         let scripts = Scripts::new(settings.memory);
         let tracking = Tracking::new(interest.clone(), store.clone());
         let server = Arc::new(Server {
@@ -71,7 +72,7 @@ impl Server {
             clients: Arc::default(),
             pause: Pause::default(),
             watches: Arc::new(Watches::new(interest.clone())),
-            blocked: Arc::new(Blocked::new(interest.clone())),
+            blocked: Arc::new(Blocked::new(interest.clone(), depending)),
             tracking: Arc::new(tracking),
             monitors: Arc::default(),
             slowlog: Slowlog::default(),

@@ -3,7 +3,7 @@
 //! They are gathered in the transaction and shown when it is committed, so nothing is seen that a crash could take
 //! back, and a command that is undone, or run twice, is heard of once or never.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Effect {
     },
     /// What clients keep of anything is.
     AllOutdated,
+    /// A key has expired that somebody may wait for.
+    Expired { database: u32, key: Box<[u8]> },
 }
 
 /// The classes of events that can be asked for, by Redis' letters.
@@ -82,6 +84,8 @@ pub struct Listeners {
     classes: Arc<AtomicU32>,
     /// Somebody keeps copies of keys.
     are_kept: AtomicBool,
+    /// How many wait for something that becomes of a key, and cannot do without it.
+    depending: Arc<AtomicUsize>,
     observer: OnceLock<Box<dyn Observer>>,
 }
 
@@ -104,6 +108,16 @@ impl Listeners {
 
     pub fn keep(&self, are_kept: bool) {
         self.are_kept.store(are_kept, Ordering::Relaxed);
+    }
+
+    /// Whether somebody waits who cannot do without a key, and is to know when it expires.
+    pub fn depend(&self) -> bool {
+        self.depending.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many they are, which whoever lets them wait counts.
+    pub fn depending(&self) -> &Arc<AtomicUsize> {
+        &self.depending
     }
 
     /// Who shows effects; the first who asks.

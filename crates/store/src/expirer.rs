@@ -242,6 +242,12 @@ fn tell(txn: &mut WriteTxn, key: &Key) {
         let (key, by) = (key.name().into(), None);
         txn.add_effect(Effect::Outdated { key, by });
     }
+    if txn.store().listeners().depend()
+        && let Some(database) = txn.database_of(key)
+    {
+        let key = key.name().into();
+        txn.add_effect(Effect::Expired { database, key });
+    }
 }
 
 /// What each of the keys is now, expired or not.

@@ -66,5 +66,5 @@ pub use set::Set;
 pub use store::{Begun, Committing, Store, StoreOptions};
 pub use stream::Stream;
 pub use string::{Chunks, Expiry, Str};
-pub use txn::{Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, WriteTxn};
+pub use txn::{ChangedKey, Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, WriteTxn};
 pub use zset::Zset;

@@ -242,6 +242,15 @@ pub struct Stamp {
     pub is_legacy: bool,
 }
 
+/// A key of which a row was changed.
+pub struct ChangedKey<'t> {
+    /// That of its database.
+    pub index: u64,
+    pub name: &'t [u8],
+    /// It is the row that says what the key holds, and how much of it: without a change of it nothing was added.
+    pub is_metadata: bool,
+}
+
 /// How often a command asked for a key, and how often there was one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
@@ -724,10 +733,16 @@ impl WriteTxn {
     /// The same as [`WriteTxn::notify`] about a key whose database is known by its index.
     #[cold]
     pub(crate) fn notify_of(&mut self, class: EventClass, event: &'static str, key: &Key) {
-        let databases = self.databases_now();
-        if let Some(database) = databases.iter().position(|index| *index == key.index()) {
-            self.notify_in(database as u32, class, event, key.name());
+        if let Some(database) = self.database_of(key) {
+            self.notify_in(database, class, event, key.name());
         }
+    }
+
+    /// The number of the database that the key is in; none if that is gone.
+    pub(crate) fn database_of(&self, key: &Key) -> Option<u32> {
+        let databases = self.databases_now();
+        let database = databases.iter().position(|index| *index == key.index());
+        database.map(|database| database as u32)
     }
 
     /// Deletes a key that has expired, and tells of that, as whoever writes to it is about to find nothing.
@@ -773,14 +788,18 @@ impl WriteTxn {
         }
     }
 
-    /// The keys that the current command, or unit, has changed, each with its database's index; some more than
-    /// once.
-    pub fn changed_keys(&self) -> impl Iterator<Item = (u64, &[u8])> {
+    /// The keys that the current command, or unit, has changed, some more than once.
+    pub fn changed_keys(&self) -> impl Iterator<Item = ChangedKey<'_>> {
         let rows = self.read.batch.changed();
         rows.filter_map(|(family, row)| match family {
             Family::Metadata | Family::Data | Family::ZsetScore => {
                 let key = RowKey::decode_metadata(row::metadata_key_of(row).ok()?).ok()?;
-                Some(key.index_and_key())
+                let (index, name) = key.index_and_key();
+                Some(ChangedKey {
+                    index,
+                    name,
+                    is_metadata: family == Family::Metadata,
+                })
             }
             _ => None,
         })
