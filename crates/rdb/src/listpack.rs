@@ -21,6 +21,7 @@ use crate::{Corrupt, Input};
 const HEADER: usize = 6;
 const END: u8 = 0xff;
 const UNCOUNTED: u16 = u16::MAX;
+const LONGEST_NUMBER: usize = 20;
 
 /// An element of a small collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,14 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// How long it is as a string, at most.
+    pub(crate) fn most_len(self) -> usize {
+        match self {
+            Value::String(string) => string.len(),
+            Value::Number(_) => LONGEST_NUMBER,
+        }
+    }
+
     /// Shows the element as a string.
     pub fn with<T>(self, show: impl FnOnce(&[u8]) -> T) -> T {
         match self {

@@ -2,6 +2,8 @@
 
 /// A few bytes can stand for very many: longer strings than Redis has are not made of them.
 const LONGEST: usize = 512 << 20;
+/// What one byte of input can come to at most: three of them copy this many.
+const MOST_PER_BYTE: usize = LONGEST_COPY / 3;
 
 /// Decompresses into exactly `len` bytes; nothing if the input says otherwise.
 ///
@@ -11,10 +13,11 @@ const LONGEST: usize = 512 << 20;
 /// 111ooooo LLLLLLLL oooooooo   L + 9 bytes
 /// ```
 pub fn decompress(mut input: &[u8], len: usize) -> Option<Vec<u8>> {
-    if len > LONGEST {
+    if len > LONGEST.min(input.len().saturating_mul(MOST_PER_BYTE)) {
         return None;
     }
-    let mut out = Vec::new();
+    // It does not come to more, unless it is refused: then by one copy.
+    let mut out = Vec::with_capacity(len + LONGEST_COPY);
     while let Some((&control, rest)) = input.split_first() {
         input = rest;
         let control = usize::from(control);

@@ -8,6 +8,14 @@ use crate::stream::{self, Facts, Id, Read};
 use crate::unique::{Suspects, Unique};
 use crate::{Corrupt, Input, Kind, Refused, footer, intset, listpack, quicklist, ziplist, zipmap};
 
+/// How many names are compared with each other at once, by 64 MB that stand for them.
+const NAMES_AT_ONCE: usize = 8 << 20;
+
+/// Entries of a stream share the names of their fields, in Redis, and a few bytes can be a share in very long ones. Here
+/// each entry has its own: what comes to more than this, and so many times the payload, is not written out.
+const SHARED_WORDS: usize = 64 << 20;
+const SHARED_TIMES: usize = 1000;
+
 /// A part of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
@@ -72,8 +80,15 @@ impl<'a> Payload<'a> {
     /// Goes through all of it, and makes sure that it can be read, that it is not empty, and that nothing is there
     /// twice that may be there once. What comes behind the value is not looked at; neither does Redis.
     pub fn check(&self) -> Result<(), Corrupt> {
-        let mut items = 0_u64;
-        let mut unique = Unique::default();
+        self.check_by(NAMES_AT_ONCE)
+    }
+
+    /// The same, with so many names in view at once.
+    fn check_by(&self, most: usize) -> Result<(), Corrupt> {
+        let (mut items, mut names) = (0_u64, 0_u64);
+        let mut unique = Unique::of_all(most);
+        let mut is_full = false;
+        let mut words_left = SHARED_WORDS + self.value.0.len().saturating_mul(SHARED_TIMES);
         // Numbers that rise are all different.
         let is_sorted = self.form == Form::SetIntset;
         self.read(&mut |item| {
@@ -81,20 +96,42 @@ impl<'a> Payload<'a> {
             if let Some(name) = item.name()
                 && !is_sorted
             {
-                unique.add(name);
+                names += 1;
+                is_full |= !unique.add(name);
             }
-            Ok::<_, Corrupt>(())
+            if let Item::Entry(_, words) = item {
+                let entry = words.iter().map(|word| word.most_len()).sum();
+                words_left = words_left.checked_sub(entry).ok_or(Corrupt)?;
+            }
+            Ok(())
         })?;
         if items == 0 {
             return Err(Corrupt);
         }
+        if !is_full {
+            return self.look_closer(unique);
+        }
+        drop(unique);
+        Unique::of_parts(names, most).try_for_each(|unique| self.check_part(unique))
+    }
+
+    /// Makes sure that nothing is there twice among very many.
+    fn check_part(&self, mut unique: Unique) -> Result<(), Corrupt> {
+        self.read(&mut |item| match item.name() {
+            Some(name) if !unique.add(name) => Err(Corrupt),
+            _ => Ok(()),
+        })?;
+        self.look_closer(unique)
+    }
+
+    fn look_closer(&self, unique: Unique) -> Result<(), Corrupt> {
         match unique.suspects() {
-            Some(suspects) => self.look_closer(suspects),
+            Some(suspects) => self.compare(suspects),
             None => Ok(()),
         }
     }
 
-    fn look_closer(&self, mut suspects: Suspects) -> Result<(), Corrupt> {
+    fn compare(&self, mut suspects: Suspects) -> Result<(), Corrupt> {
         self.read(&mut |item| item.name().map_or(Ok(()), |name| suspects.add(name)))
     }
 
@@ -224,5 +261,38 @@ fn checked(score: f64) -> Result<f64, Corrupt> {
     match score.is_nan() {
         true => Err(Corrupt),
         false => Ok(score),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::string;
+
+    /// A set of these, in Redis' form for large ones.
+    fn set(members: impl ExactSizeIterator<Item = usize>) -> Vec<u8> {
+        let mut bytes = vec![2];
+        string::append_length(members.len() as u64, &mut bytes);
+        members.for_each(|member| string::append(member.to_string().as_bytes(), &mut bytes));
+        footer::seal(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn names_are_compared_with_few_in_view() {
+        for most in [256, 1000, 1001, 100_000] {
+            let payload = set(0..1000);
+            let payload = Payload::open(&payload).expect("it is sealed");
+            assert_eq!(payload.check_by(most), Ok(()), "{most}");
+            for same in [0, 1, 500, 998] {
+                let members = (0..1000).map(|member| if member == 999 { same } else { member });
+                let payload = set(members);
+                let payload = Payload::open(&payload).expect("it is sealed");
+                assert_eq!(payload.check_by(most), Err(Corrupt), "{most} {same}");
+            }
+        }
+        let all_the_same = set(std::iter::repeat_n(7, 1000));
+        let payload = Payload::open(&all_the_same).expect("it is sealed");
+        assert_eq!(payload.check_by(256), Err(Corrupt));
     }
 }
