@@ -201,6 +201,33 @@ fn a_silent_target_holds_up_nobody_else() {
     assert_eq!(client.line("GET key"), Value::bulk("values"));
 }
 
+/// However many wait for targets that do not answer: there are threads left for others, and the server can be stopped.
+#[test]
+fn many_silent_targets_leave_room_for_others() {
+    let mut cairn = Server::cairn(&["--threads", "1"]);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let mut client = cairn.client();
+    let waiting: Vec<Client> = (0..600)
+        .map(|number| {
+            client.line(&format!("SET key:{number} value"));
+            let mut waiting = cairn.client();
+            let line = format!("MIGRATE 127.0.0.1 {port} key:{number} 0 60000");
+            waiting.send(&line.split(' ').collect::<Vec<_>>());
+            waiting.flush().expect("sent");
+            waiting
+        })
+        .collect();
+    // INFO, too, needs a thread that may take its time.
+    let began = Instant::now();
+    assert!(client.line("INFO server").as_bytes().is_some());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let began = Instant::now();
+    assert!(cairn.terminate().success());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    drop(waiting);
+}
+
 /// It cannot be taken back, so a script that calls it is not started twice, whatever it does afterwards.
 #[test]
 fn a_script_moves_a_key_once() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_store::Store;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::acl::Acl;
 use crate::address::Moves;
@@ -23,6 +23,10 @@ use crate::spikes::Spikes;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::watches::Watches;
+
+/// How many may wait for another server at once: each keeps a thread, of which there are not many more for all that
+/// takes its time.
+const MOST_MIGRATIONS: usize = 64;
 
 pub struct Server {
     pub store: Arc<Store>,
@@ -42,6 +46,8 @@ pub struct Server {
     pub spikes: Spikes,
     pub pubsub: Arc<PubSub>,
     pub scripts: Scripts,
+    /// Room for commands that wait for another server.
+    pub migrations: Semaphore,
     pub moves: Moves,
     pub stats: Stats,
     pub started: Instant,
@@ -79,6 +85,7 @@ impl Server {
             spikes: Spikes::default(),
             pubsub: Arc::default(),
             scripts,
+            migrations: Semaphore::new(MOST_MIGRATIONS),
             interest,
             moves: Moves::default(),
             stats: Stats::default(),
@@ -108,6 +115,7 @@ impl Server {
 
     /// Asks every part to stop.
     pub fn stop(&self) {
+        self.store.stop();
         self.stop.send_replace(true);
     }
 

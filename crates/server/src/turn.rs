@@ -611,26 +611,19 @@ fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &
     }
 }
 
-/// The same for a unit, which may turn out to need more than it holds.
-pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Vec<u8> {
+/// The same for a unit, which may turn out to need more than it holds: then it has been undone, there is no reply, and
+/// it is to run alone.
+pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
     let server = session.server.clone();
     let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
     let mut out = Vec::new();
     let mut held = held;
-    let result = loop {
-        txn.mark_unit(session.database);
-        txn.sample_time();
-        match start_unit(unit, session, &mut txn, &mut held, &mut out) {
-            Err(Error::Unlatched) => {
-                held.let_go();
-                held = server
-                    .store
-                    .latches()
-                    .acquire_blocking(Request::everything());
-            }
-            result => break result,
-        }
-    };
+    txn.mark_unit(session.database);
+    txn.sample_time();
+    let result = start_unit(unit, session, &mut txn, &mut held, &mut out);
+    if let Err(Error::Unlatched) = result {
+        return None;
+    }
     let result = result.and_then(|functions| {
         commit_long(&server, &mut txn, &mut held, session.client.id, functions)
     });
@@ -638,7 +631,7 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
         out.clear();
         Writer::new(&mut out, session.protocol).error(error_text(&error));
     }
-    out
+    Some(out)
 }
 
 /// Commits what has been done on a thread that may block.

@@ -53,6 +53,7 @@ pub struct Store {
     max_value_len: Arc<AtomicUsize>,
     memory: usize,
     disk_is_full: AtomicBool,
+    is_stopping: AtomicBool,
     listeners: Listeners,
 }
 
@@ -91,6 +92,7 @@ impl Store {
             max_value_len: Arc::new(AtomicUsize::new(MAX_VALUE_LEN)),
             memory: options.engine.memory,
             disk_is_full: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
             listeners: Listeners::default(),
         });
         if !missing.is_empty() {
@@ -213,6 +215,15 @@ impl Store {
         self.counts.note_changes(batch.len());
         let result = self.committer.commit(batch).wait();
         Ok(self.finish_commit(result, after)?)
+    }
+
+    /// The store will be closed soon: whoever waits for something outside is to give up.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     /// Makes everything durable, for a quick start next time. The last user of the store calls this.

@@ -128,7 +128,7 @@ fn migrate(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         return Err(Error::TooLong);
     }
     let timeout = Duration::from_millis(timeout.unsigned_abs());
-    let moved = Target::connect(args[1], args[2], timeout)
+    let moved = Target::connect(args[1], args[2], timeout, txn.store())
         .map_err(Stopped::Lost)
         .and_then(|mut target| hand_over(txn, &mut target, &options, database, &present));
     match moved {

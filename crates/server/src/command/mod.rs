@@ -346,6 +346,11 @@ impl Command {
         self.is_irrevocable || self.has(Flag::Admin)
     }
 
+    /// Whether it may wait for another server.
+    pub fn waits_for_others(&self) -> bool {
+        self.is_irrevocable && self.is_write()
+    }
+
     #[inline]
     pub fn accepts(&self, arguments: usize) -> bool {
         if self.arity >= 0 {

@@ -224,18 +224,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), Gone> {
         let (server, client) = (self.session.server.clone(), self.session.client.clone());
         let _busy = client.work();
-        let held = server.store.latches().acquire(request).await;
-        // The unit may change the session, so it goes along.
-        let stand_in = Session::new(server, client.clone());
-        let mut session = std::mem::replace(&mut self.session, stand_in);
-        let (session, reply) = blocking(move || {
-            let reply = turn::run_long_unit(&mut *unit, &mut session, held);
-            (session, reply)
-        })
-        .await?;
-        self.session = session;
-        self.output.extend_from_slice(&reply);
-        Ok(())
+        let mut request = request;
+        loop {
+            let held = server.store.latches().acquire(request).await;
+            // The unit may change the session, so it goes along.
+            let stand_in = Session::new(server.clone(), client.clone());
+            let mut session = std::mem::replace(&mut self.session, stand_in);
+            let (back, session, reply) = blocking(move || {
+                let reply = turn::run_long_unit(&mut *unit, &mut session, held);
+                (unit, session, reply)
+            })
+            .await?;
+            self.session = session;
+            if let Some(reply) = reply {
+                self.output.extend_from_slice(&reply);
+                return Ok(());
+            }
+            (unit, request) = (back, Request::everything());
+        }
     }
 
     /// True if it was answered.
@@ -246,6 +252,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let server = self.session.server.clone();
         let is_walk = call.command.keys.0.is_empty() && !call.command.is_write();
         let latches = server.store.latches();
+        let _room = match call.command.waits_for_others() {
+            true => Some(server.migrations.acquire().await.map_err(|_| Gone)?),
+            false => None,
+        };
         let held = match is_walk {
             true => latches.none(),
             false => latches.acquire(call.request()).await,
@@ -255,6 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(true);
         }
         let owned = OwnedArgs::new(&call.args);
+        let shared = server.clone();
         let &Call {
             command,
             database,
@@ -272,8 +283,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     client,
                 };
                 match is_walk {
-                    true => turn::run_walk(&server, &call),
-                    false => turn::run_long(&server, &call, held, order),
+                    true => turn::run_walk(&shared, &call),
+                    false => turn::run_long(&shared, &call, held, order),
                 }
             })
         })
