@@ -709,6 +709,18 @@ impl WriteTxn {
         self.remains.undo(mark.remains);
     }
 
+    /// Commits what the current command has done so far, if nothing will take it back: on a thread of its own, and not in
+    /// a unit. The latches stay held, so that nobody sees it without the rest; but a crash may leave it so, and it has
+    /// to make sense by itself.
+    pub(crate) fn commit_ahead(&mut self) -> Result<()> {
+        if self.is_patient() && !self.is_unit {
+            let store = self.read.store.clone();
+            store.commit_blocking(self)?;
+            self.mark(self.read.database);
+        }
+        Ok(())
+    }
+
     /// Has something seen outside once this is committed.
     pub fn add_effect(&mut self, effect: Effect) {
         self.effects.push(effect);

@@ -16,6 +16,10 @@ use super::Stream;
 use crate::error::Result;
 use crate::txn::{ReadTxn, WriteTxn};
 
+/// How many pending entries are deleted before that is committed, where it may be. With very many, one batch would take
+/// too much memory.
+const DELETED_AT_ONCE: u64 = 10_000;
+
 /// A group as a command works on it. What changes of it and of its consumers is kept here until [`Group::save`].
 pub struct Group {
     name: Vec<u8>,
@@ -76,20 +80,16 @@ impl Stream {
         group
     }
 
-    /// Deletes a group with all that is pending.
-    pub fn destroy_group(&mut self, txn: &mut WriteTxn, group: Group) -> Result<()> {
-        self.head.groups -= 1;
-        let name = &group.name[..];
-        txn.delete(Family::Data, &self.row_key(&Sub::Group(name).encode()));
-        for consumer in self.consumers(txn, &group)? {
-            self.delete_owned(txn, name, &consumer.0)?;
-            let consumer = &consumer.0[..];
-            let sub = Sub::Consumer {
-                group: name,
-                consumer,
-            };
-            txn.delete(Family::Data, &self.row_key(&sub.encode()));
+    /// Deletes a group with all that is pending. A crash may leave it with a part of that.
+    pub fn destroy_group(&mut self, txn: &mut WriteTxn, mut group: Group) -> Result<()> {
+        for (consumer, _) in self.consumers(txn, &group)? {
+            self.delete_consumer(txn, &mut group, &consumer)?;
         }
+        txn.delete(
+            Family::Data,
+            &self.row_key(&Sub::Group(&group.name).encode()),
+        );
+        self.head.groups -= 1;
         Ok(())
     }
 
@@ -209,7 +209,8 @@ impl Stream {
         group.change_pending(self, txn, consumer, |pending| pending.saturating_sub(1))
     }
 
-    /// Deletes a consumer and tells how much it had pending; none if it was not there.
+    /// Deletes a consumer and tells how much it had pending; none if it was not there. A crash may leave it with a part
+    /// of that.
     pub fn delete_consumer(
         &self,
         txn: &mut WriteTxn,
@@ -219,7 +220,7 @@ impl Stream {
         let Some(facts) = group.consumer(self, txn, consumer)? else {
             return Ok(None);
         };
-        self.delete_owned(txn, &group.name, consumer)?;
+        self.delete_owned(txn, group, consumer)?;
         let sub = Sub::Consumer {
             group: &group.name,
             consumer,
@@ -227,23 +228,29 @@ impl Stream {
         txn.delete(Family::Data, &self.row_key(&sub.encode()));
         group.consumers.remove(consumer);
         group.facts.consumers -= 1;
-        group.facts.pending -= facts.pending;
         group.is_changed = true;
         Ok(Some(facts.pending))
     }
 
     /// What a consumer has is pending no more.
-    fn delete_owned(&self, txn: &mut WriteTxn, group: &[u8], consumer: &[u8]) -> Result<()> {
-        let prefix = Sub::owned_by(group, consumer);
+    fn delete_owned(&self, txn: &mut WriteTxn, group: &mut Group, consumer: &[u8]) -> Result<()> {
+        let prefix = Sub::owned_by(&group.name, consumer);
         let mut rows = self.rows_with(txn, &prefix, Direction::Forward);
+        let mut deleted = 0;
         while let Some((row_key, _)) = rows.next()? {
             txn.step()?;
             let id = self.pending_id(row_key)?;
             txn.delete(Family::Data, row_key);
-            let pending = self.row_key(&Sub::Pending { group, id }.encode());
-            txn.delete(Family::Data, &pending);
+            txn.delete(Family::Data, &self.pending_key(group, id));
+            deleted += 1;
+            if deleted == DELETED_AT_ONCE {
+                group.forget_pending(self, txn, consumer, deleted)?;
+                deleted = 0;
+                group.write(txn, self);
+                txn.commit_ahead()?;
+            }
         }
-        Ok(())
+        group.forget_pending(self, txn, consumer, deleted)
     }
 
     /// The rows whose sub-keys begin so.
@@ -403,6 +410,19 @@ impl Group {
         Ok(())
     }
 
+    /// So many of what a consumer had are pending no more.
+    fn forget_pending(
+        &mut self,
+        stream: &Stream,
+        txn: &ReadTxn,
+        name: &[u8],
+        count: u64,
+    ) -> Result<()> {
+        self.facts.pending -= count;
+        self.is_changed = true;
+        self.change_pending(stream, txn, name, |pending| pending.saturating_sub(count))
+    }
+
     fn add_pending(&mut self, id: Id) {
         self.facts.low = match self.facts.pending {
             0 => id,
@@ -422,6 +442,10 @@ impl Group {
 
     /// Writes what changed: to be called after the last change.
     pub fn save(self, txn: &mut WriteTxn, stream: &Stream) {
+        self.write(txn, stream);
+    }
+
+    fn write(&self, txn: &mut WriteTxn, stream: &Stream) {
         let group = &self.name[..];
         for (consumer, (facts, is_changed)) in &self.consumers {
             if *is_changed {

@@ -149,3 +149,73 @@ fn low_follows_what_is_acknowledged() {
     assert_eq!(group.low(), id(2));
     assert!(stream.delivery(&txn, &group, id(2)).unwrap().is_some());
 }
+
+/// How many entries a group has pending, by what it says, what its consumer says, and by its rows of both kinds.
+fn pending(txn: &ReadTxn, consumer: &[u8]) -> [u64; 4] {
+    let stream = Stream::open(txn, b"s").unwrap();
+    let mut group = stream.group(txn, b"g").unwrap().unwrap();
+    let counted = |owner| {
+        let all = Id::MIN..=Id::MAX;
+        let mut rows = stream.pending_rows(txn, &group, owner, all, Direction::Forward);
+        let mut count = 0;
+        while rows.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    };
+    let rows = [counted(None), counted(Some(consumer))];
+    let owner = group.consumer(&stream, txn, consumer).unwrap();
+    let owned = owner.map_or(0, |owner| owner.pending);
+    [group.pending(), rows[0], owned, rows[1]]
+}
+
+/// With very many, a part is committed ahead, unless it may have to be taken back; what a crash leaves makes sense.
+#[test]
+fn what_is_pending_is_deleted_in_bounded_memory() {
+    const MANY: u64 = 25_000;
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=MANY + 10);
+    let mut stream = Stream::open(&txn, b"s").unwrap();
+    let mut group = stream.create_group(&mut txn, b"g", Id::MIN, None);
+    for (name, ids) in [("many", 1..=MANY), ("few", MANY + 1..=MANY + 10)] {
+        group.see(&stream, &txn, name.as_bytes()).unwrap();
+        let delivery = Delivery {
+            consumer: name.into(),
+            at_ms: 1,
+            count: 1,
+        };
+        for ms in ids {
+            let group = &mut group;
+            stream.deliver(&mut txn, group, id(ms), &delivery).unwrap();
+        }
+    }
+    group.save(&mut txn, &stream);
+    stream.save(&mut txn);
+    store.commit_blocking(&mut txn).unwrap();
+    assert_eq!(pending(&txn, b"many"), [MANY + 10, MANY + 10, MANY, MANY]);
+
+    let delete = |txn: &mut WriteTxn| {
+        let stream = Stream::open(txn, b"s").unwrap();
+        let mut group = stream.group(txn, b"g").unwrap().unwrap();
+        let deleted = stream.delete_consumer(txn, &mut group, b"many");
+        group.save(txn, &stream);
+        deleted.unwrap()
+    };
+    txn.mark_unit(0);
+    assert_eq!(delete(&mut txn), Some(MANY));
+    txn.undo_unit();
+    assert_eq!(pending(&txn, b"many"), [MANY + 10, MANY + 10, MANY, MANY]);
+
+    txn.begin(0);
+    assert_eq!(delete(&mut txn), Some(MANY));
+    assert!(txn.pending().len() < 20_000);
+    // As if it ended here.
+    let after_crash = WriteTxn::new(store.clone(), Patience::Long);
+    assert_eq!(pending(&after_crash, b"many"), [5010, 5010, 5000, 5000]);
+    store.commit_blocking(&mut txn).unwrap();
+    assert_eq!(pending(&txn, b"many"), [10, 10, 0, 0]);
+    assert_eq!(pending(&txn, b"few"), [10, 10, 10, 10]);
+}
