@@ -17,7 +17,7 @@ use crate::store::Store;
 pub struct Pace {
     /// How often the expirer looks for what is due.
     pub expire_interval: Duration,
-    /// How many keys it deletes in one batch.
+    /// How many keys it deletes in one batch, at most.
     pub expire_batch: usize,
     /// How often large dead versions are looked for.
     pub reclaim_interval: Duration,
@@ -44,7 +44,7 @@ const RECLAIM_STEP: usize = 1000;
 const LEGACY_STEP: usize = 256;
 
 /// A key that has been due for so long is late.
-const LATE: Duration = Duration::from_secs(8);
+const LATE: Duration = Duration::from_secs(4);
 
 /// Runs until dropped.
 pub struct Background {
@@ -136,14 +136,33 @@ fn run(name: &str, mut job: Job, store: &Arc<Store>, stop: &Stop) {
     }
 }
 
+/// Batches are short: whoever wants the processor, or one of their latches, waits for no more than one.
+const EXPIRER_TURN: Duration = Duration::from_micros(100);
+const LEAST_EXPIRED: usize = 4;
+
 fn expire(pace: Pace) -> Job {
+    let mut batch = LEAST_EXPIRED;
     Box::new(move |store| {
         let started = Instant::now();
-        Ok(Next::Rest(match store.expire_some(pace.expire_batch)? {
+        let progress = store.expire_some(batch.min(pace.expire_batch))?;
+        let worked = started.elapsed();
+        Ok(Next::Rest(match progress {
             Progress::Idle => pace.expire_interval,
-            Progress::More { lag } => expirer_rest(started.elapsed(), lag),
+            Progress::More { lag } => {
+                batch = next_batch(batch, worked).min(pace.expire_batch);
+                expirer_rest(worked, lag)
+            }
         }))
     })
+}
+
+/// As many as can be dealt with in one turn, judging from the last batch.
+fn next_batch(batch: usize, took: Duration) -> usize {
+    let in_time = batch as f64 * EXPIRER_TURN.div_duration_f64(took.max(Duration::from_nanos(1)));
+    // One that took long was interrupted, most likely.
+    (in_time as usize)
+        .clamp(batch / 2, batch + 1)
+        .max(LEAST_EXPIRED)
 }
 
 /// Three times as much rest as work while nothing is late: a quarter of a core, and the foreground never waits for more
@@ -235,10 +254,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_batch_of_the_expirer_takes_a_turn() {
+        let micros = Duration::from_micros;
+        assert_eq!(next_batch(20, micros(50)), 21);
+        assert_eq!(next_batch(20, micros(101)), 19);
+        // One that was interrupted says little, and there is a least.
+        assert_eq!(next_batch(20, micros(5_000)), 10);
+        assert_eq!(next_batch(5, micros(5_000)), LEAST_EXPIRED);
+        assert_eq!(next_batch(5, Duration::ZERO), 6);
+    }
+
+    #[test]
     fn the_expirer_rests_less_the_further_it_is_behind() {
         let rest = |lag| expirer_rest(Duration::from_millis(10), Duration::from_secs(lag));
         assert_eq!(rest(0), Duration::from_millis(30));
-        assert_eq!(rest(8), Duration::from_millis(15));
-        assert_eq!(rest(72), Duration::from_millis(3));
+        assert_eq!(rest(4), Duration::from_millis(15));
+        assert_eq!(rest(36), Duration::from_millis(3));
     }
 }

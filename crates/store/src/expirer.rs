@@ -3,13 +3,12 @@
 //! Expired keys are invisible at once, whatever this module does; here they are removed. The `expiry`
 //! rows lie in time order, so what is due is at the front. Each is checked against the key's metadata
 //! under the key's latch (a plain SET leaves the old row behind, so a row may be stale), and goes in an
-//! ordinary batch together with the key. One look at the index serves several batches: what was found is
-//! checked when its turn comes.
+//! ordinary batch together with the key. One walk over the index serves many batches: what it finds is checked
+//! when its turn comes.
 //!
 //! A batch that leaves nothing due behind also raises the watermark: everything that was due before it
 //! has been dealt with. The compaction filters need that, since they never read a clock.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 use cairn_encoding::metadata::has_expired;
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{SystemKey, value};
-use cairn_engine::{Family, LOCAL_REGION, Value};
+use cairn_engine::{Family, LOCAL_REGION, Rows, Value};
 use parking_lot::Mutex;
 
 use crate::effects::{Effect, EventClass};
@@ -85,14 +84,12 @@ impl Store {
     /// Deals with at most `limit` rows that are due.
     pub fn expire_some(self: &Arc<Self>, limit: usize) -> Result<Progress> {
         let expirer = self.expirer();
+        let mut place = expirer.place.lock();
         if !expirer.may_work() {
+            place.round = None;
             return Ok(Progress::Idle);
         }
-        let mut place = expirer.place.lock();
-        if place.ahead.is_empty() {
-            self.look_ahead(&mut place)?;
-        }
-        let progress = self.expire_ahead(&mut place, limit);
+        let progress = self.expire_next(&mut place, limit);
         if progress.is_err() {
             // What was taken out is found again from the beginning.
             *place = Place::default();
@@ -100,24 +97,21 @@ impl Store {
         progress
     }
 
-    fn look_ahead(&self, place: &mut Place) -> Result<()> {
-        if place.since.is_none_or(|since| since.elapsed() > LOOK_BACK) {
-            *place = Place::beginning();
-        }
-        place.looked_at_ms = self.clock().now_ms();
-        place.ahead = self
-            .due_rows(&place.after, place.looked_at_ms, LOOK_AHEAD)?
-            .into();
-        place.is_all = place.ahead.len() < LOOK_AHEAD;
-        Ok(())
-    }
-
-    fn expire_ahead(self: &Arc<Self>, place: &mut Place, limit: usize) -> Result<Progress> {
-        let count = limit.min(place.ahead.len());
-        let due: Vec<Vec<u8>> = place.ahead.drain(..count).collect();
-        let Some(last) = due.last() else {
-            return Ok(Progress::Idle);
+    fn expire_next(self: &Arc<Self>, place: &mut Place, limit: usize) -> Result<Progress> {
+        let goes_on = place.round.is_some();
+        let mut round = match place.round.take() {
+            Some(round) => round,
+            None => self.begin_round(place),
         };
+        if round.since.elapsed() > OLD {
+            round = self.open_round(&place.after, round.until_ms);
+        }
+        let due = round.take(limit)?;
+        if due.is_empty() && !goes_on {
+            return Ok(Progress::Idle);
+        }
+        let until_ms = round.until_ms;
+        place.round = (due.len() == limit).then_some(round);
         let mut held = self.latches().none();
         let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         let (mut rows, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());
@@ -151,8 +145,7 @@ impl Store {
             }
             txn.delete(Family::Expiry, rows[number]);
         }
-        let is_round_done = place.ahead.is_empty();
-        let is_last = is_round_done && place.is_all;
+        let is_last = place.round.is_none();
         if is_last && place.skipped.is_none() {
             txn.put(
                 Family::Meta,
@@ -160,7 +153,7 @@ impl Store {
                     region: LOCAL_REGION,
                 }
                 .encode(),
-                value::encode_watermark(place.looked_at_ms),
+                value::encode_watermark(until_ms),
             );
         }
         self.commit_blocking(&mut txn)?;
@@ -170,10 +163,10 @@ impl Store {
             .stale_rows
             .fetch_add(rows.len() as u64 - expired, Ordering::Relaxed);
         // While there is more ahead, what was skipped lies behind; then it comes first.
-        place.after = match is_round_done {
-            true => place.skipped.take().unwrap_or_else(|| last.clone()),
-            false => last.clone(),
-        };
+        let skipped = place.skipped.take_if(|_| is_last);
+        if let Some(after) = skipped.as_ref().or(due.last()) {
+            place.after.clone_from(after);
+        }
         Ok(match (is_last, times.last()) {
             (false, Some(at_ms)) => Progress::More {
                 lag: Duration::from_millis(self.clock().now_ms().saturating_sub(*at_ms)),
@@ -182,20 +175,27 @@ impl Store {
         })
     }
 
-    pub(crate) fn due_rows(&self, from: &[u8], now_ms: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
+    fn begin_round(&self, place: &mut Place) -> Round {
+        if place.since.is_none_or(|since| since.elapsed() > LOOK_BACK) {
+            *place = Place::beginning();
+        }
+        self.open_round(&place.after, self.clock().now_ms())
+    }
+
+    fn open_round(&self, after: &[u8], until_ms: u64) -> Round {
+        Round {
+            until_ms,
+            walk: self.due_rows(after, until_ms),
+            since: Instant::now(),
+        }
+    }
+
+    /// A walk over what is due and lies behind `from`.
+    pub(crate) fn due_rows(&self, from: &[u8], now_ms: u64) -> Rows {
         let mut upper = Vec::new();
         row::expiry_prefix(&mut upper, now_ms);
-        if from >= upper.as_slice() {
-            return Ok(Vec::new());
-        }
-        let mut rows = self.engine().background_rows(Family::Expiry, from, &upper);
-        let mut due = Vec::new();
-        while due.len() < limit
-            && let Some((row, _)) = rows.next()?
-        {
-            due.push(row.to_vec());
-        }
-        Ok(due)
+        let from = from.min(&upper);
+        self.engine().background_rows(Family::Expiry, from, &upper)
     }
 }
 
@@ -203,9 +203,8 @@ impl Store {
 /// come late, written by a command that began before its time was up.
 const LOOK_BACK: Duration = Duration::from_secs(10);
 
-/// How many rows are found at once. To find them means to pass over the young rows of all that was just deleted, while
-/// no one can commit; after so many there are enough of them that they are drained first.
-const LOOK_AHEAD: usize = 20_000;
+/// A walk pins files, and memory: one that is so old is opened anew.
+const OLD: Duration = Duration::from_secs(10);
 
 /// Where the expirer has got to. Walking from the beginning each time would mean to step over the
 /// remains of everything that was deleted before.
@@ -213,12 +212,31 @@ const LOOK_AHEAD: usize = 20_000;
 struct Place {
     after: Vec<u8>,
     since: Option<Instant>,
-    /// What the last look has found and was not dealt with yet, and whether that was all.
-    ahead: VecDeque<Vec<u8>>,
-    is_all: bool,
-    looked_at_ms: u64,
+    /// Goes on while there is more of what was due when it began.
+    round: Option<Round>,
     /// The first that could not be dealt with since.
     skipped: Option<Vec<u8>>,
+}
+
+/// What was due at one moment, and has not been dealt with. One walk serves many batches: to open one means to carry
+/// along the young rows of all that was just deleted, or to wait until they are drained.
+struct Round {
+    until_ms: u64,
+    walk: Rows,
+    since: Instant,
+}
+
+impl Round {
+    /// The next rows; fewer than `limit` if there are no more.
+    fn take(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
+        let mut due = Vec::with_capacity(limit);
+        while due.len() < limit
+            && let Some((row, _)) = self.walk.next()?
+        {
+            due.push(row.to_vec());
+        }
+        Ok(due)
+    }
 }
 
 impl Place {

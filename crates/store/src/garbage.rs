@@ -103,7 +103,13 @@ impl Store {
 
     fn due(&self) -> Result<Due> {
         let now_ms = self.clock().now_ms();
-        let rows = self.due_rows(&self.expirer().place(), now_ms, MOST_COUNTED)?;
+        let mut walk = self.due_rows(&self.expirer().place(), now_ms);
+        let mut rows = Vec::new();
+        while rows.len() < MOST_COUNTED
+            && let Some((row, _)) = walk.next()?
+        {
+            rows.push(row.to_vec());
+        }
         let mut due = Due::default();
         let (mut compared, mut expired) = (0, 0);
         for row in rows.iter().take(COMPARED) {

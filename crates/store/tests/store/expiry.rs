@@ -115,6 +115,24 @@ fn a_limit_is_kept_and_more_is_announced() {
     assert_eq!(fixture.count_of(SystemKind::Watermark), 1);
 }
 
+#[test]
+fn a_batch_that_takes_the_very_last_leaves_the_watermark_to_the_next() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        for n in 0..8 {
+            set_until(txn, &format!("due:{n}"), "value", START + n);
+        }
+    });
+    fixture.time.set_millis(START + 1_000);
+    for left in [4, 0] {
+        assert_ne!(fixture.store().expire_some(4).unwrap(), Progress::Idle);
+        assert_eq!(fixture.count_in(Family::Metadata), left);
+        assert_eq!(fixture.count_of(SystemKind::Watermark), 0);
+    }
+    assert_eq!(fixture.store().expire_some(4).unwrap(), Progress::Idle);
+    assert_eq!(fixture.count_of(SystemKind::Watermark), 1);
+}
+
 /// Nobody waits for the expirer, and it waits for nobody.
 #[test]
 fn a_key_that_somebody_works_on_is_left_for_the_next_time() {
