@@ -20,6 +20,7 @@ mod journal;
 mod listener;
 mod memory;
 mod options;
+mod overlay;
 mod read_only;
 mod row;
 mod rows;

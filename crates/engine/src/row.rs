@@ -180,7 +180,7 @@ pub(crate) fn sorted<R: Borrow<Row>>(rows: Vec<R>) -> impl Iterator<Item = R> {
 }
 
 /// How many bytes all keys begin with.
-fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usize {
+pub(crate) fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usize {
     let Some(first) = keys.next() else {
         return 0;
     };
@@ -195,7 +195,7 @@ fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usize {
 
 /// The eight bytes of a key from there on, as a number that sorts as they do. Keys are compared by these
 /// first: that does not have to fetch them from memory.
-fn number_at(key: &[u8], at: usize) -> u64 {
+pub(crate) fn number_at(key: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     let part = &key[at..key.len().min(at + bytes.len())];
     bytes[..part.len()].copy_from_slice(part);

@@ -11,7 +11,8 @@ use rust_rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 use crate::engine::Database;
 use crate::error::Result;
 use crate::family::Family;
-use crate::row::{Row, sorted};
+use crate::overlay::Overlay;
+use crate::row::Row;
 use crate::whole;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,61 +123,11 @@ impl OwnedIterator {
     }
 }
 
-/// Changes to the rows of a walk, each row once, in key order.
-pub(crate) struct Overlay {
-    changes: Vec<Row>,
-    direction: Direction,
-    /// How many changes lie before the walk, and behind it if it goes backward.
-    next: usize,
-}
-
-impl Overlay {
-    /// Of several changes of one row the first counts.
-    pub(crate) fn new(changes: Vec<Row>, direction: Direction) -> Self {
-        let mut changes: Vec<Row> = sorted(changes).collect();
-        changes.dedup_by(|a, b| a.key() == b.key());
-        Overlay {
-            changes,
-            direction,
-            next: 0,
-        }
-    }
-
-    /// The change that the walk comes to next.
-    fn next(&self) -> Option<&Row> {
-        match self.direction {
-            Direction::Forward => self.changes.get(self.next),
-            Direction::Backward => self.changes[..self.next].last(),
-        }
-    }
-
-    fn advance(&mut self) {
-        match self.direction {
-            Direction::Forward => self.next += 1,
-            Direction::Backward => self.next -= 1,
-        }
-    }
-
-    fn rewind(&mut self) {
-        self.next = match self.direction {
-            Direction::Forward => 0,
-            Direction::Backward => self.changes.len(),
-        };
-    }
-
-    fn seek(&mut self, to: &[u8]) {
-        self.next = match self.direction {
-            Direction::Forward => self.changes.partition_point(|row| row.key() < to),
-            Direction::Backward => self.changes.partition_point(|row| row.key() <= to),
-        };
-    }
-}
-
 /// Which side the row under the cursor comes from.
 enum Cursor {
     Stored,
-    /// The change at this place.
-    Pending(usize),
+    /// The change that the walk has just passed.
+    Pending,
 }
 
 pub struct Rows {
@@ -193,7 +144,7 @@ impl Rows {
     pub(crate) fn new(stored: Stored, overlay: Overlay, lower: Box<[u8]>) -> Self {
         Rows {
             stored,
-            direction: overlay.direction,
+            direction: overlay.direction(),
             overlay,
             lower,
             stored_is_spent: false,
@@ -203,7 +154,7 @@ impl Rows {
 
     /// How many changes that are not stored yet the walk has been given.
     pub fn carried(&self) -> usize {
-        self.overlay.changes.len()
+        self.overlay.len()
     }
 
     /// Moves so that `next` gives the first row at or after `key` (at or before it, walking backward).
@@ -236,9 +187,9 @@ impl Rows {
         }
         match self.find_next()? {
             None => Ok(None),
-            Some(Cursor::Pending(at)) => {
-                let row = &self.overlay.changes[at];
-                Ok(row.value().map(|value| (row.key(), value)))
+            Some(Cursor::Pending) => {
+                let row = self.overlay.last();
+                Ok(row.and_then(|row| Some((row.key(), row.value()?))))
             }
             Some(Cursor::Stored) => Ok(self.stored.item()),
         }
@@ -253,7 +204,7 @@ impl Rows {
             if stored.is_none() {
                 self.stored.status()?;
             }
-            let Some(pending) = self.overlay.next() else {
+            let Some(pending) = self.overlay.peek() else {
                 self.stored_is_spent = stored.is_some();
                 return Ok(stored.map(|_| Cursor::Stored));
             };
@@ -269,13 +220,9 @@ impl Rows {
             // The pending change comes first, and hides the stored row of the same key.
             let is_put = pending.value().is_some();
             self.stored_is_spent = order.is_eq();
-            let at = match self.direction {
-                Direction::Forward => self.overlay.next,
-                Direction::Backward => self.overlay.next - 1,
-            };
             self.overlay.advance();
             if is_put {
-                return Ok(Some(Cursor::Pending(at)));
+                return Ok(Some(Cursor::Pending));
             }
         }
     }
