@@ -480,6 +480,12 @@ impl Engine {
         self.young.expect(rows.hashes());
     }
 
+    /// How many rows a walk has to look at before it begins.
+    pub fn before_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> usize {
+        self.young
+            .looked_at(&WalkedRange::new(family, lower, upper))
+    }
+
     /// Walks the rows in `[lower, upper)`; an empty `upper` is no bound. With a batch, its changes are
     /// shown as if they were stored.
     pub fn rows(

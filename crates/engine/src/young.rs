@@ -262,6 +262,12 @@ impl State {
         std::iter::once(&self.active).chain(full)
     }
 
+    /// How many rows may be in the range, for all that is known without a look at them.
+    fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
+        let places = self.generations().map(|rows| rows.places(range).len());
+        places.sum()
+    }
+
     fn has_young(&self) -> bool {
         !self.active.is_empty() || !self.full.is_empty()
     }
@@ -534,6 +540,11 @@ impl Young {
         Ok(())
     }
 
+    /// How many young rows a walk over the range has to look at before it begins.
+    pub(crate) fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
+        self.state.read().looked_at(range)
+    }
+
     /// Adds the young rows of a range to `rows`, the newest first, and opens what lies below at the same
     /// moment. None if there are too many to carry along: they should be drained first.
     pub(crate) fn open_walk<T>(
@@ -550,8 +561,7 @@ impl Young {
         };
         let length = rows.len();
         let state = self.state.read();
-        let places = state.generations().map(|rows| rows.places(range).len());
-        let looked_at: usize = places.sum();
+        let looked_at = state.looked_at(range);
         if looked_at <= most_looked_at {
             for generation in state.generations() {
                 generation.gather(range, rows);

@@ -109,7 +109,7 @@ impl Stream {
         if self.is_empty() {
             return Ok(None);
         }
-        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, Direction::Backward);
+        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, Direction::Backward)?;
         let (row_key, _) = rows.next()?.ok_or_else(missing)?;
         self.id_of(row_key).map(Some)
     }
@@ -166,7 +166,12 @@ impl Stream {
     }
 
     /// The rows of the entries in a range; [`Stream::id_of`] reads a row's key.
-    pub fn rows(&self, txn: &ReadTxn, ids: RangeInclusive<Id>, direction: Direction) -> Rows {
+    pub fn rows(
+        &self,
+        txn: &ReadTxn,
+        ids: RangeInclusive<Id>,
+        direction: Direction,
+    ) -> Result<Rows> {
         let lower = self.entry_key(self.head.floor.max(*ids.start()));
         let upper = match ids.end().next() {
             Some(end) => self.entry_key(end),
@@ -174,7 +179,7 @@ impl Stream {
             None => self.row_key(&Sub::groups()),
         };
         let upper = (&*upper).max(&*lower);
-        txn.rows(Family::Data, &lower, upper, direction)
+        txn.walk(Family::Data, &lower, upper, direction)
     }
 
     /// Whether a range holds all entries.
@@ -208,7 +213,7 @@ impl Stream {
             self.empty(txn);
         } else {
             let above = id.next().unwrap_or(Id::MAX)..=Id::MAX;
-            let mut rows = self.rows(txn, above, Direction::Forward);
+            let mut rows = self.rows(txn, above, Direction::Forward)?;
             let (row_key, _) = rows.next()?.ok_or_else(missing)?;
             self.head.floor = self.id_of(row_key)?;
             self.cut += 1;
@@ -244,7 +249,7 @@ impl Stream {
         } else {
             (left - 1, Direction::Backward)
         };
-        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, direction);
+        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, direction)?;
         for _ in 0..passed {
             txn.step()?;
             rows.next()?;
@@ -263,7 +268,7 @@ impl Stream {
         let mut gone = 0;
         // How many may go, and which entry is the first then.
         let mut first = (0, self.head.floor);
-        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);
+        let mut rows = self.rows(txn, Id::MIN..=Id::MAX, Direction::Forward)?;
         while let Some((row_key, _)) = rows.next()? {
             txn.step()?;
             let here = self.id_of(row_key)?;
@@ -317,7 +322,7 @@ impl Stream {
         if self.is_empty() && id < self.head.floor {
             // What was cut off would be above the floor again, and alive.
             let (from, to) = (self.entry_key(id), self.entry_key(self.head.floor));
-            let mut rows = txn.rows(Family::Data, &from, &to, Direction::Forward);
+            let mut rows = txn.walk(Family::Data, &from, &to, Direction::Forward)?;
             while let Some((row_key, _)) = rows.next()? {
                 txn.step()?;
                 txn.delete(Family::Data, row_key);

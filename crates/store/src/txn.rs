@@ -410,7 +410,25 @@ impl ReadTxn {
         engine.rows(Some(&self.batch), family, lower, upper, direction)
     }
 
-    /// The same for rows that are too many to be kept in memory.
+    /// The same where much may have been changed just now, deleted too: a walk has to look at all of that before it
+    /// begins, which is not for a connection's thread if there is much.
+    pub fn walk(
+        &self,
+        family: Family,
+        lower: &[u8],
+        upper: &[u8],
+        direction: Direction,
+    ) -> Result<Rows> {
+        if !self.is_patient() {
+            let before = self.store.engine().before_walk(family, lower, upper);
+            if before > SHORT_WORK as usize {
+                return Err(Error::TooLong);
+            }
+        }
+        Ok(self.rows(family, lower, upper, direction))
+    }
+
+    /// The same as [`ReadTxn::rows`] for rows that are too many to be kept in memory.
     pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let engine = self.store.engine();
         engine.passing_rows(Some(&self.batch), family, lower, upper)

@@ -97,7 +97,7 @@ impl Stream {
     pub fn all_groups(&self, txn: &ReadTxn) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         if self.head.groups > 0 {
-            let mut rows = self.rows_with(txn, &Sub::groups(), Direction::Forward);
+            let mut rows = self.rows_with(txn, &Sub::groups(), Direction::Forward)?;
             while let Some((row_key, value)) = rows.next()? {
                 txn.step()?;
                 if let Sub::Group(name) = Sub::decode(self.key.sub_of(row_key))? {
@@ -116,7 +116,7 @@ impl Stream {
     ) -> Result<Vec<(Vec<u8>, layout::Consumer)>> {
         let mut consumers = Vec::new();
         let prefix = Sub::consumers_of(&group.name);
-        let mut rows = self.rows_with(txn, &prefix, Direction::Forward);
+        let mut rows = self.rows_with(txn, &prefix, Direction::Forward)?;
         while let Some((row_key, value)) = rows.next()? {
             txn.step()?;
             if let Sub::Consumer { consumer, .. } = Sub::decode(self.key.sub_of(row_key))? {
@@ -135,7 +135,7 @@ impl Stream {
         consumer: Option<&[u8]>,
         ids: RangeInclusive<Id>,
         direction: Direction,
-    ) -> Rows {
+    ) -> Result<Rows> {
         let prefix = match consumer {
             None => Sub::pending_of(&group.name),
             Some(consumer) => Sub::owned_by(&group.name, consumer),
@@ -147,7 +147,7 @@ impl Stream {
         upper.push(0);
         let upper = self.row_key(&upper);
         let upper = (&*upper).max(&*lower);
-        txn.rows(Family::Data, &lower, upper, direction)
+        txn.walk(Family::Data, &lower, upper, direction)
     }
 
     pub fn pending_id(&self, row_key: &[u8]) -> Result<Id> {
@@ -235,7 +235,7 @@ impl Stream {
     /// What a consumer has is pending no more.
     fn delete_owned(&self, txn: &mut WriteTxn, group: &mut Group, consumer: &[u8]) -> Result<()> {
         let prefix = Sub::owned_by(&group.name, consumer);
-        let mut rows = self.rows_with(txn, &prefix, Direction::Forward);
+        let mut rows = self.rows_with(txn, &prefix, Direction::Forward)?;
         let mut deleted = 0;
         while let Some((row_key, _)) = rows.next()? {
             txn.step()?;
@@ -254,7 +254,7 @@ impl Stream {
     }
 
     /// The rows whose sub-keys begin so.
-    fn rows_with(&self, txn: &ReadTxn, prefix: &[u8], direction: Direction) -> Rows {
+    fn rows_with(&self, txn: &ReadTxn, prefix: &[u8], direction: Direction) -> Result<Rows> {
         let lower = self.row_key(prefix);
         let mut upper = lower.to_vec();
         // A sub-key begins with a small number, so there is always a byte that can be raised.
@@ -264,7 +264,7 @@ impl Stream {
         if let Some(last) = upper.last_mut() {
             *last += 1;
         }
-        txn.rows(Family::Data, &lower, &upper, direction)
+        txn.walk(Family::Data, &lower, &upper, direction)
     }
 
     fn pending_key(&self, group: &Group, id: Id) -> RowBytes {

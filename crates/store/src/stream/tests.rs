@@ -5,15 +5,17 @@ mod model;
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::Patience;
 use crate::testing::open_store;
+use crate::{Error, Patience};
 
 fn id(ms: u64) -> Id {
     Id::new(ms, 0)
 }
 
 fn ids(txn: &ReadTxn, stream: &Stream) -> Vec<u64> {
-    let mut rows = stream.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);
+    let mut rows = stream
+        .rows(txn, Id::MIN..=Id::MAX, Direction::Forward)
+        .unwrap();
     let mut found = Vec::new();
     while let Some((row_key, _)) = rows.next().unwrap() {
         found.push(stream.id_of(row_key).unwrap().ms);
@@ -156,7 +158,9 @@ fn pending(txn: &ReadTxn, consumer: &[u8]) -> [u64; 4] {
     let mut group = stream.group(txn, b"g").unwrap().unwrap();
     let counted = |owner| {
         let all = Id::MIN..=Id::MAX;
-        let mut rows = stream.pending_rows(txn, &group, owner, all, Direction::Forward);
+        let mut rows = stream
+            .pending_rows(txn, &group, owner, all, Direction::Forward)
+            .unwrap();
         let mut count = 0;
         while rows.next().unwrap().is_some() {
             count += 1;
@@ -218,4 +222,29 @@ fn what_is_pending_is_deleted_in_bounded_memory() {
     store.commit_blocking(&mut txn).unwrap();
     assert_eq!(pending(&txn, b"many"), [10, 10, 0, 0]);
     assert_eq!(pending(&txn, b"few"), [10, 10, 10, 10]);
+}
+
+/// What was changed just now has to be looked at before a walk begins: that is work like any other.
+#[test]
+fn a_walk_past_many_young_rows_is_not_for_a_connections_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    txn.begin(0);
+    add(&mut txn, b"s", 1..=25_000);
+    let mut stream = Stream::open(&txn, b"s").unwrap();
+    for ms in 2..25_000 {
+        stream.delete(&mut txn, id(ms)).unwrap();
+    }
+    stream.save(&mut txn);
+    store.commit_blocking(&mut txn).unwrap();
+    let mut short = WriteTxn::new(store.clone(), Patience::Short);
+    short.begin(0);
+    let stream = Stream::open(&short, b"s").unwrap();
+    let walk = |txn: &WriteTxn| stream.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);
+    assert!(matches!(walk(&short), Err(Error::TooLong)));
+    assert!(walk(&txn).is_ok());
+    store.engine().flush().unwrap();
+    assert!(walk(&short).is_ok());
+    assert_eq!(ids(&short, &stream), [1, 25_000]);
 }

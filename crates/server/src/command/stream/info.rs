@@ -113,7 +113,7 @@ pub fn stream(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 }
 
 fn outermost(txn: &ReadTxn, stream: &Stream, direction: Direction) -> Result<Reply> {
-    let mut rows = stream.rows(txn, Id::MIN..=Id::MAX, direction);
+    let mut rows = stream.rows(txn, Id::MIN..=Id::MAX, direction)?;
     match rows.next()? {
         Some((row_key, entry)) if !stream.is_empty() => {
             Ok(entry_reply(stream.id_of(row_key)?, entry))
@@ -157,7 +157,7 @@ fn pending(
 ) -> Result<Reply> {
     let mut found = Vec::new();
     let ids = Id::MIN..=Id::MAX;
-    let mut rows = stream.pending_rows(txn, group, consumer, ids, Direction::Forward);
+    let mut rows = stream.pending_rows(txn, group, consumer, ids, Direction::Forward)?;
     while (found.len() as u64) < most
         && let Some((row_key, value)) = rows.next()?
     {

@@ -69,7 +69,7 @@ pub fn xpending(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     }
     let mut found = Vec::new();
     let ids = filter.ids.clone();
-    let mut rows = stream.pending_rows(txn, &group, filter.consumer, ids, Direction::Forward);
+    let mut rows = stream.pending_rows(txn, &group, filter.consumer, ids, Direction::Forward)?;
     while (found.len() as u64) < filter.most
         && let Some((row_key, value)) = rows.next()?
     {
@@ -103,7 +103,7 @@ fn summary(txn: &ReadTxn, stream: &Stream, group: &Group) -> Result<Reply> {
         ]));
     }
     let outermost = |direction| -> Result<Reply> {
-        let mut rows = stream.pending_rows(txn, group, None, Id::MIN..=Id::MAX, direction);
+        let mut rows = stream.pending_rows(txn, group, None, Id::MIN..=Id::MAX, direction)?;
         match rows.next()? {
             Some((row_key, _)) => Ok(id_reply(stream.pending_id(row_key)?)),
             None => Ok(Reply::Null),
@@ -287,7 +287,7 @@ pub fn xautoclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (mut gathered, mut deleted) = (Gathered::default(), Gathered::default());
     let mut is_seen = false;
     let is_from_low = start <= group.low();
-    let mut rows = stream.pending_rows(txn, &group, None, start..=Id::MAX, Direction::Forward);
+    let mut rows = stream.pending_rows(txn, &group, None, start..=Id::MAX, Direction::Forward)?;
     let mut next = None;
     let mut is_first = true;
     while let Some((row_key, value)) = rows.next()? {

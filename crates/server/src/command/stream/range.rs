@@ -59,7 +59,7 @@ pub fn within(
     direction: Direction,
     most: u64,
 ) -> Result<Option<Reply>> {
-    let mut rows = stream.rows(txn, ids.clone(), direction);
+    let mut rows = stream.rows(txn, ids.clone(), direction)?;
     let mut gathered = Gathered::default();
     let mut count = 0;
     while count < most
@@ -79,6 +79,6 @@ pub fn within(
         return Ok((count > 0).then(|| gathered.reply()));
     }
     // They have been counted, and are sent as they are walked over again.
-    let rows = stream.rows(txn, ids, direction);
+    let rows = stream.rows(txn, ids, direction)?;
     Ok(Some(entries(stream, count, rows)))
 }

@@ -255,7 +255,7 @@ impl Consumer<'_> {
         let Some(first) = group.last().next() else {
             return Ok(None);
         };
-        let mut rows = stream.rows(txn, first..=Id::MAX, Direction::Forward);
+        let mut rows = stream.rows(txn, first..=Id::MAX, Direction::Forward)?;
         let mut gathered = Gathered::default();
         let delivery = Delivery {
             consumer: self.name.to_vec(),
@@ -294,7 +294,7 @@ impl Consumer<'_> {
             return Ok(Reply::Array(items));
         };
         let ids = first..=Id::MAX;
-        let mut rows = stream.pending_rows(txn, group, Some(self.name), ids, Direction::Forward);
+        let mut rows = stream.pending_rows(txn, group, Some(self.name), ids, Direction::Forward)?;
         while (items.len() as u64) < most
             && let Some((row_key, _)) = rows.next()?
         {

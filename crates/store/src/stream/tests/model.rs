@@ -169,7 +169,9 @@ impl Case {
     fn compare(&self) {
         let (stream, group) = self.group();
         let txn = &self.txn;
-        let mut rows = stream.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);
+        let mut rows = stream
+            .rows(txn, Id::MIN..=Id::MAX, Direction::Forward)
+            .unwrap();
         let mut entries = BTreeMap::new();
         while let Some((row_key, entry)) = rows.next().unwrap() {
             entries.insert(stream.id_of(row_key).unwrap().ms, entry.to_vec());
@@ -185,8 +187,9 @@ impl Case {
             assert_eq!(group.pending(), model.len() as u64);
             for (number, name) in CONSUMERS.into_iter().enumerate() {
                 let all = Id::MIN..=Id::MAX;
-                let mut rows =
-                    stream.pending_rows(txn, &group, Some(name), all, Direction::Backward);
+                let mut rows = stream
+                    .pending_rows(txn, &group, Some(name), all, Direction::Backward)
+                    .unwrap();
                 let mut owned = Vec::new();
                 while let Some((row_key, _)) = rows.next().unwrap() {
                     owned.push(stream.pending_id(row_key).unwrap().ms);

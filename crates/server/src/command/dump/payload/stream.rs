@@ -9,7 +9,7 @@ use super::Writing;
 pub fn dump(writing: &Writing<'_>) -> Result<Dump> {
     let stream = Stream::open(writing.txn, writing.name)?;
     let mut nodes = Dump::stream();
-    let mut rows = stream.rows(writing.txn, Id::MIN..=Id::MAX, Direction::Forward);
+    let mut rows = stream.rows(writing.txn, Id::MIN..=Id::MAX, Direction::Forward)?;
     while let Some((row_key, entry)) = rows.next()? {
         writing.txn.step()?;
         let words: Vec<&[u8]> = Fields::of(entry).collect::<Result<_, _>>()?;
@@ -36,7 +36,8 @@ fn add_group(writing: &Writing<'_>, stream: &Stream, group: &Group, dump: &mut D
     dump.group(group.name(), id(group.last()), read);
     dump.count(group.pending());
     let all = Id::MIN..=Id::MAX;
-    let mut rows = stream.pending_rows(writing.txn, group, None, all.clone(), Direction::Forward);
+    let mut rows =
+        stream.pending_rows(writing.txn, group, None, all.clone(), Direction::Forward)?;
     while let Some((row_key, value)) = rows.next()? {
         writing.txn.step()?;
         let delivery = Delivery::decode(value)?;
@@ -54,7 +55,7 @@ fn add_group(writing: &Writing<'_>, stream: &Stream, group: &Group, dump: &mut D
             Some(&name),
             all.clone(),
             Direction::Forward,
-        );
+        )?;
         while let Some((row_key, _)) = rows.next()? {
             writing.txn.step()?;
             dump.owned(id(stream.pending_id(row_key)?));
