@@ -1,7 +1,7 @@
 //! Taking members out at random.
 //!
 //! One member comes from a pool that was drawn on a walk over all of them, or, if they are very many and counted,
-//! from its rank. A handful is collected and its rows are deleted. Members by the million are neither collected nor
+//! from its rank. A handful is collected, on a walk or by ranks, and its rows are deleted. Members by the million are neither collected nor
 //! deleted one by one: the members that stay are written as a new version of the set, ahead of the commit
 //! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
 //! the same choice again.
@@ -104,7 +104,13 @@ impl Set {
     /// Takes out that many members at random, or all if there are fewer.
     pub fn pop(mut self, txn: &mut WriteTxn, count: u64) -> Result<Popped> {
         if count > ONE_BY_ONE || count >= self.len() {
-            return self.pop_by_handful(txn, count, HANDFUL);
+            return match self.collect_by_rank(txn, count)? {
+                Some(popped) => {
+                    self.pop_few(txn, &popped)?;
+                    Ok(Popped::Few(popped))
+                }
+                None => self.pop_by_handful(txn, count, HANDFUL),
+            };
         }
         let mut members = Vec::new();
         for _ in 0..count {
@@ -112,6 +118,27 @@ impl Set {
         }
         self.save(txn);
         Ok(Popped::Few(members))
+    }
+
+    /// Members to be taken out of a set that is counted, and so large that a walk would pass over most of it in vain;
+    /// None if it is not, or if they are too large to be collected.
+    fn collect_by_rank(&self, txn: &ReadTxn, count: u64) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(mut jumps) = self.0.jumps(txn, count, false)? else {
+            return Ok(None);
+        };
+        if !txn.is_patient() {
+            return Err(Error::TooLong);
+        }
+        let (mut members, mut bytes) = (Vec::new(), 0);
+        while let Some((row_key, _)) = jumps.next()? {
+            let member = self.member_of(row_key).to_vec();
+            bytes += member.len() + OVERHEAD;
+            if bytes > HANDFUL {
+                return Ok(None);
+            }
+            members.push(member);
+        }
+        Ok(Some(members))
     }
 
     pub(super) fn pop_by_handful(

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cairn_engine::ManualTime;
 use cairn_store::check::check;
 use cairn_store::{
-    Background, Direction, Family, Hash, Pace, Patience, RankOptions, Set, Store, StoreOptions,
-    WriteTxn, Zset, keys,
+    Background, Direction, Error, Family, Hash, Pace, Patience, RankOptions, Set, Store,
+    StoreOptions, WriteTxn, Zset, keys, set::Popped,
 };
 use fastrand::Rng;
 
@@ -162,6 +162,47 @@ fn a_crash_leaves_counts_that_are_right() {
         }
     }
     assert!(counted > 0);
+}
+
+/// More than are popped one by one, and so few that they are found by their ranks.
+#[test]
+fn many_are_popped_by_their_ranks() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), small_blocks()).unwrap();
+    let mut txn = begin(&store);
+    let mut set = Set::open(&txn, b"set").unwrap();
+    for number in 0..4000 {
+        let member = format!("{number:04}");
+        set.add(&mut txn, member.as_bytes()).unwrap();
+    }
+    set.save(&mut txn);
+    store.commit_blocking(&mut txn).unwrap();
+    let set = || Set::open(&begin(&store), b"set").unwrap();
+    // The first finds no counts, and asks for them.
+    set().pop(&mut begin(&store), 200).map(drop).unwrap();
+    while store.keep_ranks().unwrap() {}
+    let mut hasty = WriteTxn::new(store.clone(), Patience::Short);
+    hasty.begin(0);
+    let popped = set().pop(&mut hasty, 200);
+    assert!(matches!(popped, Err(Error::TooLong)));
+    let mut left = 4000;
+    for count in [200, 129, 400] {
+        let mut txn = begin(&store);
+        let Popped::Few(members) = set().pop(&mut txn, count).unwrap() else {
+            panic!("they are few");
+        };
+        store.commit_blocking(&mut txn).unwrap();
+        left -= count;
+        // In order, and each once.
+        assert!(members.is_sorted_by(|a, b| a < b));
+        assert_eq!(members.len() as u64, count);
+        assert_eq!(set().len(), left);
+        for member in &members {
+            assert!(!set().contains(&txn, member).unwrap());
+        }
+        check_rows(&store);
+        assert!(count_rows(&store) > 0);
+    }
 }
 
 fn count_rows(store: &Store) -> usize {
