@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 use crate::check;
 use crate::client::Client;
+use crate::figures;
 use crate::powercut::{Damage, PowerCut, Severity};
 use crate::server::{Launch, Server, cairn_binary, free_port};
 use crate::workload::{Promise, Tally, Workload};
@@ -66,6 +67,8 @@ pub struct Outcome {
     pub tally: Tally,
     pub damage: Damage,
     pub checked_offline: usize,
+    /// After how many rounds the elements of a large collection were counted.
+    pub counted: usize,
 }
 
 impl fmt::Display for Trial {
@@ -87,10 +90,12 @@ impl fmt::Display for Outcome {
             tally,
             damage,
             checked_offline,
+            counted,
         } = self;
         write!(
             f,
-            "{rounds} rounds, {interrupted_starts} more ends while starting, {checked_offline} offline checks; \
+            "{rounds} rounds, {interrupted_starts} more ends while starting, {checked_offline} offline checks, \
+             {counted} times with counted elements; \
              {} commands acknowledged, {} of them lost, {} kept without a reply; \
              the cuts took {} bytes, {} files, {} changes of names; {} bytes had been written over",
             tally.acknowledged,
@@ -226,6 +231,10 @@ impl<'a> Bench<'a> {
         }
         self.start()?;
         let mut client = self.server.client();
+        if self.trial.program == Program::Cairn {
+            let is_counted = figures::is_counted(&mut client, "shared:board");
+            self.outcome.counted += usize::from(is_counted);
+        }
         let (found, contradictions) = check::dump(&mut client).map_err(told)?;
         if !contradictions.is_empty() {
             return Err(contradictions.join("\n"));

@@ -50,3 +50,11 @@ fn number_after(text: &str, name: &str) -> u64 {
         .and_then(|digits| digits.parse().ok())
         .expect("a number")
 }
+
+/// Whether the elements of a collection are counted, block by block.
+pub fn is_counted(client: &mut Client, name: &str) -> bool {
+    let rows = client.line(&format!("DEBUG ROWS {name} LIMIT 1"));
+    let lines = rows.items().unwrap_or_default().iter();
+    let mut lines = lines.map(|line| String::from_utf8_lossy(line.as_bytes().unwrap_or_default()));
+    lines.any(|line| line.contains("bit 5: counted"))
+}

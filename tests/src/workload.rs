@@ -9,12 +9,13 @@
 //!
 //! Each connection owns keys that nobody else touches: [`model`] says what they hold, [`generate`]
 //! picks what to do with them, [`history`] finds out which of its commands survived. In between it
-//! works on keys that all connections share, and that keep invariants instead ([`shared`]). Half of
-//! the connections pipeline, the others wait for each reply.
+//! works on keys that all connections share, and that keep invariants instead ([`shared`], [`counted`]).
+//! Half of the connections pipeline, the others wait for each reply.
 //!
 //! A round runs until the server is killed under it. What was in flight then may have been applied or
 //! not, but each command, or [`unit`] of several, whole and all of them in order.
 
+mod counted;
 mod explain;
 pub mod generate;
 pub mod history;

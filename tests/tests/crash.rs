@@ -27,7 +27,12 @@ fn killed(program: Program, sync: &'static str) -> Trial {
 
 fn withstands(trial: Trial) {
     match trial.run() {
-        Ok(outcome) => assert!(outcome.tally.acknowledged > 100 * trial.rounds),
+        Ok(outcome) => {
+            assert!(outcome.tally.acknowledged > 100 * trial.rounds);
+            if trial.program == Program::Cairn {
+                assert!(outcome.counted > 0, "no counts were there to be lost");
+            }
+        }
         Err(failure) => panic!("{failure}"),
     }
 }

@@ -11,12 +11,15 @@
 //! | `baton:0..3` | RENAME | exactly one exists |
 //! | `count:ROUND` | INCR, GET | as many as were done, and never less than anyone has seen |
 //! | `journal:ROUND` | RPUSH of connection:number | each connection's numbers in order |
+//!
+//! Those that are large are in [`counted`].
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use fastrand::Rng;
 
+use super::counted;
 use super::model::{Argv, Bytes, Entry, Expected, Object};
 use crate::check::Dump;
 use crate::client::{Client, Value};
@@ -77,7 +80,10 @@ impl Shared {
             return;
         }
         let elements: String = (0..ELEMENTS).map(|n| format!(" e{n}")).collect();
+        let [board, crowd] = counted::seeds();
         for line in [
+            board,
+            crowd,
             format!("SADD @set:0{elements}"),
             format!("RPUSH @list:0{elements}"),
             "SET @baton:0 baton".into(),
@@ -98,7 +104,7 @@ impl Shared {
         let element = rng.usize(..ELEMENTS);
         let n = rng.u32(..);
         let all = "@set:0 @set:1 @set:2";
-        let (line, expected) = match rng.u8(..15) {
+        let (line, expected) = match rng.u8(..20) {
             0 => {
                 let line = format!("INCR @count:{}", self.round);
                 return (words(&line), Expected::NoError, Tracked::Counted);
@@ -134,17 +140,22 @@ impl Shared {
                 let line = format!("RENAME @baton:{from} @baton:{to}");
                 (line, Expected::OneOf(vec![Value::ok(), absent]))
             }
-            _ => (
+            13 => (
                 format!("SMOVE @set:{from} @set:{to} e{element}"),
                 one_of([0, 1]),
             ),
+            _ => counted::command(rng),
         };
         (words(&line), expected, Tracked::Nothing)
     }
 
     /// A unit whose commands keep an invariant together and break it alone, and what a server answers.
     pub fn unit(&self, rng: &mut Rng) -> (Vec<Argv>, Expected) {
-        let commands = match rng.u8(..6) {
+        let commands = match rng.u8(..8) {
+            6.. => {
+                let (commands, expected) = counted::unit(rng);
+                return (commands.map(|line| words(&line)).to_vec(), expected);
+            }
             0 => ["SET @pair:left N", "SET @pair:right N"],
             1 => ["DEL @pair:left", "DEL @pair:right"],
             2 => ["HSET @hash a N", "HSET @hash b N"],
@@ -232,6 +243,10 @@ impl Shared {
             format!("INCR counted {count}, but {seen} has been seen"),
         );
 
+        for name in ["board", "crowd"].into_iter().filter(|_| prepared) {
+            let violation = counted::violation(name, found.object(name));
+            violations.extend(violation.map(|what| format!("shared keys: {what}")));
+        }
         violations.extend(self.journal_violations(&found, &survived.journaled));
         violations
     }
@@ -320,7 +335,10 @@ mod tests {
     /// A server in good order after some commands, and `change` done to it by no rule.
     fn violations(change: &[&str]) -> Vec<String> {
         let elements: String = (1..ELEMENTS).map(|n| format!(" e{n}")).collect();
+        let [board, crowd] = counted::seeds();
         let good = [
+            &board,
+            &crowd,
             &format!("SADD @set:0{elements}"),
             "SADD @set:2 e0",
             &format!("RPUSH @list:1{elements} e0"),
@@ -388,6 +406,10 @@ mod tests {
             "RPUSH @journal:1 1:1",
             "RPUSH @journal:1 0:3",
             "DEL @journal:1",
+            "ZREM @board m5",
+            "ZADD @board 1 new",
+            "SREM @crowd m5",
+            "DEL @crowd",
         ] {
             assert!(!violations(&[change]).is_empty(), "{change}");
         }
