@@ -23,6 +23,9 @@ pub struct Scale {
     pub floor: u64,
     /// What bars about time are multiplied with: the shorter a measurement, the more a busy machine disturbs it.
     pub slack: f64,
+    /// How often a group may be measured until its bars are met. Whoever is disturbed now and then meets them in the
+    /// end; what really grew with size misses them each time.
+    pub attempts: usize,
 }
 
 impl Scale {
@@ -38,6 +41,7 @@ impl Scale {
         quiet: Duration::from_secs(5),
         floor: 0,
         slack: 1.0,
+        attempts: 1,
     };
 
     const SMALL: Scale = Scale {
@@ -52,6 +56,7 @@ impl Scale {
         quiet: Duration::from_millis(1500),
         floor: 32 << 20,
         slack: 2.5,
+        attempts: 3,
     };
 
     pub fn named(name: &str) -> Option<Scale> {

@@ -9,6 +9,8 @@ pub struct Table {
     slack: f64,
     bars: usize,
     missed: Vec<String>,
+    /// How many were there, and were missed, when the group began.
+    before: (usize, usize),
 }
 
 impl Table {
@@ -34,11 +36,26 @@ impl Table {
             slack: scale.slack,
             bars: 0,
             missed: Vec::new(),
+            before: (0, 0),
         }
     }
 
     pub fn group(&mut self, name: &str) {
         println!("{name}");
+        self.before = (self.bars, self.missed.len());
+    }
+
+    /// Whether all bars of the group are met.
+    pub fn group_is_met(&self) -> bool {
+        self.missed.len() == self.before.1
+    }
+
+    /// Forgets the bars of the group, which is measured again.
+    pub fn forget_group(&mut self) {
+        println!("     once more");
+        let (bars, missed) = self.before;
+        self.bars = bars;
+        self.missed.truncate(missed);
     }
 
     /// What a command costs where there is much, beside what it costs where there is little.

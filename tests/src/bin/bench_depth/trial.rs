@@ -11,6 +11,7 @@ use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server};
 use tempfile::TempDir;
 
+use crate::foreground;
 use crate::scale::Scale;
 
 pub struct Settings {
@@ -80,22 +81,21 @@ impl<'s> Trial<'s> {
         reply
     }
 
-    /// Asks a question about ranks, and waits until the elements are counted for its sake; how long that took.
-    pub fn count_elements(&mut self, name: &str, question: &str) -> Duration {
-        let started = Instant::now();
-        self.run(question);
-        while !self.is_counted(name) {
-            assert!(started.elapsed() < COUNT_LIMIT, "{name} is not counted");
-            thread::sleep(Duration::from_millis(20));
-        }
-        started.elapsed()
-    }
-
-    fn is_counted(&mut self, name: &str) -> bool {
-        let rows = self.run(&format!("DEBUG ROWS {name} LIMIT 1"));
-        let lines = rows.items().unwrap_or_default().iter();
-        let mut lines = lines.map(|line| String::from_utf8_lossy(line.as_bytes().unwrap_or(b"")));
-        lines.any(|line| line.contains("bit 5: counted"))
+    /// Asks a question about ranks, and waits until the elements are counted for its sake; how long that took, and
+    /// what clients waited meanwhile that have nothing to do with it.
+    pub fn count_elements(&mut self, name: &str, question: &str) -> (Duration, Vec<Duration>) {
+        let client = &mut self.client;
+        let (waits, took) = foreground::beside(&self.server, || {
+            let started = Instant::now();
+            let reply = client.line(question);
+            assert!(!reply.is_error(), "{question}: {reply:?}");
+            while !figures::is_counted(client, name) {
+                assert!(started.elapsed() < COUNT_LIMIT, "{name} is not counted");
+                thread::sleep(Duration::from_millis(20));
+            }
+            started.elapsed()
+        });
+        (took, waits)
     }
 
     pub fn info(&mut self, section: &str, field: &str) -> u64 {
