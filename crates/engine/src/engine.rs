@@ -784,10 +784,22 @@ impl Engine {
     pub fn compact_range(&self, family: Family, from: &[u8], to: &[u8]) {
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
+        // One core is enough for what nobody waits for: two would leave a small machine none for its clients.
+        options.set_max_subcompactions(1);
         let family = self.database.family(family);
         self.database
             .db
             .compact_range_cf_opt(&family, Some(from), Some(to), &options);
+    }
+
+    /// Gives up the compactions that were asked for and are under way, and takes on no more.
+    pub fn pause_compactions(&self) {
+        self.database.db.disable_manual_compaction();
+    }
+
+    /// Takes on compactions again.
+    pub fn go_on_compacting(&self) {
+        self.database.db.enable_manual_compaction();
     }
 
     /// About how many bytes of files the rows in `[from, to)` take.

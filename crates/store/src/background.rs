@@ -111,11 +111,14 @@ impl Drop for Background {
         *self.stop.stopped.lock() = true;
         self.store.counts().stop();
         self.stop.signal.notify_all();
+        // A compaction may take minutes; what it would have left out is found again after the next start.
+        self.store.engine().pause_compactions();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a background thread panicked");
             }
         }
+        self.store.engine().go_on_compacting();
     }
 }
 
@@ -234,18 +237,12 @@ fn keep_ranks() -> Job {
 
 fn count() -> Job {
     Box::new(|store| {
-        let started = Instant::now();
         let has_more = match store.recount(RUN) {
             // It was told to give up.
             Err(Error::Engine(EngineError::Closing)) => return Ok(Next::Retire),
             result => result?,
         };
-        // Half a core while there is much to count.
-        Ok(Next::Rest(if has_more {
-            started.elapsed()
-        } else {
-            RECOUNT
-        }))
+        Ok(Next::Rest(if has_more { A_LITTLE } else { RECOUNT }))
     })
 }
 

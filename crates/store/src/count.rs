@@ -26,6 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::error::{Error, Result};
 use crate::keyspace::Walk;
 use crate::store::Store;
+use crate::turns::Turns;
 use crate::txn::{Patience, ReadTxn, WriteTxn};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +145,12 @@ impl Store {
             if counts.kept(index).is_none() {
                 self.look(database, index)?;
             } else if let Some(first) = counts.next_run(index) {
-                let run = self.count_run(index, first, time)?;
+                let mut turns = Turns::begin();
+                let run = self.count_run(index, first, time, || turns.go_on())?;
+                let run = Run {
+                    took: turns.worked(),
+                    ..run
+                };
                 has_more |= counts.keep_run(index, run);
             }
         }
@@ -178,15 +184,21 @@ impl Store {
                 }
             };
             let mut kept = Kept::new(counts.changes());
-            while kept.add(self.count_run(index, kept.round.next, RUN)?) {}
+            while kept.add(self.count_run(index, kept.round.next, RUN, || ())?) {}
             let total = kept.total;
             counts.kept.lock().insert(index, kept);
             return Ok(total);
         }
     }
 
-    /// Counts slots from `first` on: for about so long, and whole slots.
-    fn count_run(&self, index: u64, first: u16, time: Duration) -> Result<Run> {
+    /// Counts slots from `first` on: for about so long, and whole slots. `between` is called every some keys.
+    fn count_run(
+        &self,
+        index: u64,
+        first: u16,
+        time: Duration,
+        mut between: impl FnMut(),
+    ) -> Result<Run> {
         let started = Instant::now();
         let now_ms = self.clock().now_ms();
         let mut walk = Walk::in_background(self, index, first);
@@ -212,6 +224,9 @@ impl Store {
                 });
             }
             seen += 1;
+            if seen.is_multiple_of(64) {
+                between();
+            }
             if seen.is_multiple_of(1024) && self.counts().is_stopping.load(Ordering::Relaxed) {
                 return Err(EngineError::Closing.into());
             }

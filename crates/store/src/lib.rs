@@ -40,6 +40,7 @@ pub mod stream;
 pub mod string;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod txn;
 mod walks;
 pub mod zset;

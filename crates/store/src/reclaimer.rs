@@ -25,6 +25,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::Result;
 use crate::remains::{Ledger, Reading};
 use crate::store::Store;
+use crate::turns::Turns;
 use crate::txn::{Patience, WriteTxn};
 
 /// What was reclaimed since the start.
@@ -266,7 +267,9 @@ impl Store {
             search.began_at = self.reclaimer().ledger.read(filters);
         }
         let mut met = self.reclaimer().search(family).met;
+        let mut turns = Turns::begin();
         for _ in 0..limit {
+            turns.go_on();
             let Some((row_key, _)) = rows.next()? else {
                 place = None;
                 break;

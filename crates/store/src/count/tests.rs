@@ -64,7 +64,11 @@ fn those_who_ask_together_get_one_count() {
             .collect();
         std::thread::sleep(Duration::from_millis(50));
         let mut count = Kept::new(0);
-        while count.add(store.count_run(index, count.round.next, RUN).unwrap()) {}
+        while count.add(
+            store
+                .count_run(index, count.round.next, RUN, || ())
+                .unwrap(),
+        ) {}
         // One that only the first count knows of.
         count.total.keys += 1;
         store.counts().kept.lock().insert(index, count);

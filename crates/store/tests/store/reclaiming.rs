@@ -1,8 +1,10 @@
 //! What the reclaimer drops without waiting for a compaction to meet it.
 
+use std::sync::atomic::Ordering;
+
 use cairn_encoding::system::{SystemKey, SystemKind, value};
 use cairn_engine::LOCAL_REGION;
-use cairn_store::{End, Family, List, Set, WriteTxn, databases, legacy};
+use cairn_store::{Background, End, Family, List, Pace, Set, WriteTxn, databases, legacy};
 
 use crate::support::*;
 
@@ -287,4 +289,27 @@ fn what_was_cut_off_from_a_list_is_compacted_away() {
         assert_eq!(&*list.get(txn, 0).unwrap(), b"700");
         assert_eq!(&*list.get(txn, 1_299).unwrap(), b"699");
     });
+}
+
+/// Whoever ends the background does not wait for a compaction, and those who come later get theirs.
+#[test]
+fn a_compaction_is_given_up_when_the_background_ends() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    fixture.write(|txn| hset(txn, "hash", fields(600)));
+    fixture.write(|txn| del(txn, "hash"));
+    store.engine().flush().unwrap();
+    let compact = || {
+        let engine = store.engine();
+        engine.compact_range(Family::Data, &[], &[0xff]);
+        let dropped = &engine.filter_counters().dead_versions;
+        dropped.load(Ordering::Relaxed)
+    };
+    store.engine().pause_compactions();
+    assert_eq!(compact(), 0);
+    // It leaves things as it has found them.
+    drop(Background::start(store, Pace::default()).unwrap());
+    assert_eq!(compact(), 0);
+    store.engine().go_on_compacting();
+    assert_eq!(compact(), 600);
 }
