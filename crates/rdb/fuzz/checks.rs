@@ -54,7 +54,7 @@ fn size(item: Item<'_>) -> usize {
             assert!(!score.is_nan());
             member.len() + 8
         }
-        Item::Field(field, value) => field.len() + value.len(),
+        Item::Field(field, value) | Item::FieldUntil(field, value, _) => field.len() + value.len(),
         Item::Entry(_, words) => words.iter().map(|word| word.with(<[u8]>::len)).sum(),
         Item::Group { name, .. } | Item::Consumer { name, .. } => name.len(),
         Item::Facts(_) | Item::Pending { .. } => 0,
@@ -159,7 +159,9 @@ fn collect(payload: &Payload<'_>) -> Content {
                 (one.to_vec(), Vec::new())
             }
             Item::Scored(member, score) => (member.to_vec(), score.to_le_bytes().to_vec()),
-            Item::Field(field, value) => (field.to_vec(), value.to_vec()),
+            Item::Field(field, value) | Item::FieldUntil(field, value, _) => {
+                (field.to_vec(), value.to_vec())
+            }
             other => panic!("{other:?}"),
         });
         Ok::<_, Corrupt>(())

@@ -31,6 +31,9 @@ pub enum Form {
     ZsetListpack = 17,
     ListOfListpacks = 18,
     Stream = 19,
+    /// With fields that expire: of Redis 7.4, as the next one.
+    HashExpiring = 24,
+    HashListpackExpiring = 25,
 }
 
 impl Form {
@@ -53,9 +56,16 @@ impl Form {
             Form::ZsetListpack,
             Form::ListOfListpacks,
             Form::Stream,
+            Form::HashExpiring,
+            Form::HashListpackExpiring,
         ]
         .into_iter()
         .find(|form| *form as u8 == byte)
+    }
+
+    /// Redis 7.0 does not know it.
+    pub fn is_later(self) -> bool {
+        matches!(self, Form::HashExpiring | Form::HashListpackExpiring)
     }
 
     pub fn kind(self) -> Kind {
@@ -66,7 +76,12 @@ impl Form {
             }
             Form::Set | Form::SetIntset => Kind::Set,
             Form::ZsetOfText | Form::Zset | Form::ZsetZiplist | Form::ZsetListpack => Kind::Zset,
-            Form::Hash | Form::HashZipmap | Form::HashZiplist | Form::HashListpack => Kind::Hash,
+            Form::Hash
+            | Form::HashZipmap
+            | Form::HashZiplist
+            | Form::HashListpack
+            | Form::HashExpiring
+            | Form::HashListpackExpiring => Kind::Hash,
             Form::StreamBefore7 | Form::Stream => Kind::Stream,
         }
     }

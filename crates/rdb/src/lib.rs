@@ -1,4 +1,5 @@
-//! Values in the bytes of DUMP and RESTORE: those of Redis' snapshots, up to version 10 (Redis 7.0).
+//! Values in the bytes of DUMP and RESTORE: those of Redis' snapshots, up to version 10 (Redis 7.0), and hashes with
+//! fields that expire, which are of version 12 (Redis 7.4).
 //!
 //! ```text
 //! type u8 | value | version u16 | CRC-64 of all before u64     both little endian
@@ -16,6 +17,7 @@
 //! What this crate does not know: the database.
 
 mod crc64;
+mod expiring;
 mod footer;
 mod input;
 mod intset;
@@ -31,7 +33,7 @@ mod write;
 mod ziplist;
 mod zipmap;
 
-pub use footer::{opened, seal};
+pub use footer::{opened, seal, seal_later};
 pub use input::Input;
 pub use kind::Kind;
 pub use listpack::{Listpack, Value};

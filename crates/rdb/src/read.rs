@@ -6,7 +6,9 @@ use crate::kind::Form;
 use crate::listpack::Value;
 use crate::stream::{self, Facts, Id, Read};
 use crate::unique::{Suspects, Unique};
-use crate::{Corrupt, Input, Kind, Refused, footer, intset, listpack, quicklist, ziplist, zipmap};
+use crate::{
+    Corrupt, Input, Kind, Refused, expiring, footer, intset, listpack, quicklist, ziplist, zipmap,
+};
 
 /// How many names are compared with each other at once, by 64 MB that stand for them.
 const NAMES_AT_ONCE: usize = 8 << 20;
@@ -29,6 +31,8 @@ pub enum Item<'a> {
     Scored(&'a [u8], f64),
     /// A field of a hash.
     Field(&'a [u8], &'a [u8]),
+    /// One that expires at that time.
+    FieldUntil(&'a [u8], &'a [u8], u64),
     /// An entry of a stream: fields and values, one after the other.
     Entry(Id, &'a [Value<'a>]),
     /// What is known of a stream: behind its entries.
@@ -53,7 +57,10 @@ impl Item<'_> {
     /// What there may be only once in a collection. (A stream's reader sees to that itself.)
     fn name(&self) -> Option<&[u8]> {
         match self {
-            Item::Member(name) | Item::Scored(name, _) | Item::Field(name, _) => Some(name),
+            Item::Member(name)
+            | Item::Scored(name, _)
+            | Item::Field(name, _)
+            | Item::FieldUntil(name, ..) => Some(name),
             _ => None,
         }
     }
@@ -68,7 +75,15 @@ pub struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     pub fn open(payload: &'a [u8]) -> Result<Self, Refused> {
-        let mut value = Input(footer::opened(payload).ok_or(Refused::Footer)?);
+        let is_later = payload
+            .first()
+            .and_then(|form| Form::of(*form))
+            .is_some_and(Form::is_later);
+        let content = match is_later {
+            true => footer::opened_later(payload),
+            false => footer::opened(payload),
+        };
+        let mut value = Input(content.ok_or(Refused::Footer)?);
         let form = Form::of(value.byte()?).ok_or(Corrupt)?;
         Ok(Payload { form, value })
     }
@@ -206,6 +221,8 @@ impl<'a> Payload<'a> {
                 read_small(self.kind(), || elements.next(), visit)
             }
             Form::ListOfListpacks => quicklist::read(&mut input, visit),
+            Form::HashExpiring => expiring::read(&mut input, visit),
+            Form::HashListpackExpiring => expiring::read_small(&mut input, visit),
             Form::StreamBefore7 => stream::read(&mut input, false, visit),
             Form::Stream => stream::read(&mut input, true, visit),
         }

@@ -1,4 +1,4 @@
-//! Writing a payload in the form in which Redis 7.0 would.
+//! Writing a payload in the form in which Redis 7.0 would, or 7.4 if it has to be.
 
 use crate::kind::Form;
 use crate::listpack::Listpack;
@@ -55,6 +55,23 @@ impl Dump {
     /// A hash of so many fields, to be followed by two parts for each.
     pub fn hash(size: u64) -> Dump {
         Dump::counted(Form::Hash, size)
+    }
+
+    /// The same with fields some of which expire, none before `first_ms`: to be followed by a [`Dump::time`] and two
+    /// parts for each.
+    pub fn expiring_hash(size: u64, first_ms: u64) -> Dump {
+        let mut dump = Dump::new(Form::HashExpiring);
+        dump.0.extend_from_slice(&first_ms.to_le_bytes());
+        dump.count(size);
+        dump
+    }
+
+    /// When the next field expires, zero for never.
+    pub fn time(&mut self, first_ms: u64, at_ms: u64) {
+        self.count(match at_ms {
+            0 => 0,
+            at_ms => at_ms.saturating_sub(first_ms) + 1,
+        });
     }
 
     /// A sorted set of so many members, to be followed by a part and a [`Dump::score`] for each.
@@ -121,7 +138,11 @@ impl Dump {
 
     /// The whole payload.
     pub fn seal(mut self) -> Vec<u8> {
-        footer::seal(&mut self.0);
+        let is_later = self.0.first().and_then(|form| Form::of(*form));
+        match is_later.is_some_and(Form::is_later) {
+            true => footer::seal_later(&mut self.0),
+            false => footer::seal(&mut self.0),
+        }
         self.0
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use cairn_rdb::{Corrupt, Dump, Id, Item, Kind, Listpack, Payload, Read, Refused, seal};
+use cairn_rdb::{
+    Corrupt, Dump, Id, Item, Kind, Listpack, Payload, Read, Refused, seal, seal_later,
+};
 use cairn_resp::number::{format_double, parse_f64, parse_i64};
 
 #[path = "../fuzz/checks.rs"]
@@ -68,6 +70,10 @@ fn content(payload: &[u8]) -> Result<Vec<Vec<u8>>, Refused> {
                 (score, vec![member.to_vec(), text])
             }
             Item::Field(field, value) => (0.0, vec![field.to_vec(), value.to_vec()]),
+            Item::FieldUntil(field, value, at_ms) => {
+                let time = at_ms.to_string().into_bytes();
+                (0.0, vec![field.to_vec(), value.to_vec(), time])
+            }
             item => (0.0, stream_words(item)),
         });
         Ok::<_, Corrupt>(())
@@ -322,4 +328,74 @@ fn what_comes_behind_is_passed_over() {
     let mut payload = b"\x00\x01arest".to_vec();
     seal(&mut payload);
     assert_eq!(content(&payload).unwrap(), [b"a"]);
+}
+
+/// Fields that expire, a at 2524600800000 and b a second later, as the code of Redis 7.4 writes them: one by one, and in
+/// one piece. (No Redis 7.4 was at hand.)
+const ONE_BY_ONE: &[u8] =
+    b"\x18\x00\x13\xef\xcd\x4b\x02\x00\x00\x03\x01\x01a\x01x\x43\xe9\x01b\x01y\x00\x01c\xc0\x07";
+const IN_ONE_PIECE: &[u8] = b"\x19\x00\x13\xef\xcd\x4b\x02\x00\x00\x2e\
+    \x2e\x00\x00\x00\x09\x00\x81a\x02\x81x\x02\xf4\x00\x13\xef\xcd\x4b\x02\x00\x00\x09\
+    \x81b\x02\x81y\x02\xf4\xe8\x16\xef\xcd\x4b\x02\x00\x00\x09\x81c\x02\x07\x01\x00\x01\xff";
+
+fn sealed(content: &[u8]) -> Vec<u8> {
+    let mut payload = content.to_vec();
+    seal_later(&mut payload);
+    payload
+}
+
+#[test]
+fn hashes_with_fields_that_expire_are_those_of_redis_7_4() {
+    let expected: Vec<&[u8]> = vec![
+        b"a",
+        b"x",
+        b"2524600800000",
+        b"b",
+        b"y",
+        b"2524600801000",
+        b"c",
+        b"7",
+    ];
+    for payload in [ONE_BY_ONE, IN_ONE_PIECE] {
+        assert_eq!(content(&sealed(payload)).unwrap(), expected);
+        checks::check_content(payload);
+    }
+    let mut dump = Dump::expiring_hash(3, 2_524_600_800_000);
+    let fields: [(u64, &[u8], &[u8]); 3] = [
+        (2_524_600_800_000, b"a", b"x"),
+        (2_524_600_801_000, b"b", b"y"),
+        (0, b"c", b"7"),
+    ];
+    for (at_ms, field, value) in fields {
+        dump.time(2_524_600_800_000, at_ms);
+        dump.part(field);
+        dump.part(value);
+    }
+    assert_eq!(dump.seal(), sealed(ONE_BY_ONE));
+    // Nothing else is of that version.
+    assert_eq!(content(&sealed(b"\x00\x01a")), Err(Refused::Footer));
+}
+
+#[test]
+fn times_that_make_no_sense_are_refused() {
+    let change = |payload: &[u8], from: usize, to: &[u8]| {
+        let mut changed = payload.to_vec();
+        changed[from..from + to.len()].copy_from_slice(to);
+        changed
+    };
+    let far = u64::MAX.to_le_bytes();
+    let later = (2_524_600_900_000_u64).to_le_bytes();
+    let refused = [
+        ("beyond all times", change(ONE_BY_ONE, 1, &far)),
+        (
+            "beyond the last",
+            change(ONE_BY_ONE, 1, &(1_u64 << 48).to_le_bytes()),
+        ),
+        ("one that is none", change(IN_ONE_PIECE, 53, b"\x80")),
+        ("before zero", change(IN_ONE_PIECE, 23, &far)),
+        ("not in their order", change(IN_ONE_PIECE, 23, &later)),
+    ];
+    for (what, payload) in refused {
+        assert_eq!(content(&sealed(&payload)), Err(Refused::Corrupt), "{what}");
+    }
 }

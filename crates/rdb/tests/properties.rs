@@ -37,6 +37,9 @@ fn read(payload: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
                 }
                 Item::Scored(member, score) => (member.to_vec(), score.to_le_bytes().to_vec()),
                 Item::Field(field, value) => (field.to_vec(), value.to_vec()),
+                Item::FieldUntil(field, value, at_ms) => {
+                    (field.to_vec(), [&at_ms.to_be_bytes(), value].concat())
+                }
                 other => panic!("{other:?}"),
             });
             Ok::<_, Corrupt>(())
@@ -52,6 +55,25 @@ fn names<'a>(names: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<(Vec<u8>, Vec<
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn hashes_with_fields_that_expire_come_back(
+        fields in btree_map(bytes(), (bytes(), 0u64..1 << 47), 1..40),
+    ) {
+        let times = fields.values().map(|(_, at_ms)| *at_ms);
+        let first_ms = times.filter(|at_ms| *at_ms > 0).min().unwrap_or(0);
+        let mut dump = Dump::expiring_hash(fields.len() as u64, first_ms);
+        for (field, (value, at_ms)) in &fields {
+            dump.time(first_ms, *at_ms);
+            dump.part(field);
+            dump.part(value);
+        }
+        let expected = fields.into_iter().map(|(field, (value, at_ms))| match at_ms {
+            0 => (field, value),
+            at_ms => (field, [&at_ms.to_be_bytes(), &value[..]].concat()),
+        });
+        prop_assert_eq!(read(&dump.seal()), expected.collect::<Vec<_>>());
+    }
 
     #[test]
     fn strings_come_back(value in bytes()) {
