@@ -44,9 +44,6 @@ pub enum DecodeError {
     #[error("metadata value: bit 7 of flags {flags:#04x} is not set")]
     UnmarkedFlags { flags: u8 },
 
-    #[error("metadata value: reserved bits of flags {flags:#04x} are set")]
-    ReservedFlags { flags: u8 },
-
     #[error("metadata value: unknown type {code} in flags")]
     UnknownType { code: u8 },
 
@@ -55,6 +52,9 @@ pub enum DecodeError {
 
     #[error("metadata value: flags say that the elements of a {kind} are counted")]
     CountedOther { kind: &'static str },
+
+    #[error("metadata value: flags say that a {kind} has fields that expire")]
+    ExpiringOther { kind: &'static str },
 
     #[error("stream sub-key: unknown tag {tag:#04x}")]
     UnknownStreamRow { tag: u8 },

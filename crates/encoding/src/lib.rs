@@ -9,8 +9,8 @@
 //! ([`version`]), and why a version's rows must form one contiguous range ([`row::version_prefix`]).
 //!
 //! The remaining modules are the smaller layouts: [`score`] turns doubles into bytes that sort,
-//! [`chunk`] does so for chunk numbers and list indexes, [`count`] says how many elements lie where, [`stream`] is a type
-//! with rows of several kinds, [`legacy`] reads strings of the format before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
+//! [`chunk`] does so for chunk numbers and list indexes, [`count`] says how many elements lie where, [`field_expiry`]
+//! when fields of a hash expire, [`stream`] is a type with rows of several kinds, [`legacy`] reads strings of the format before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
 //! their place: it is what commits leave until their rows have got there.
 //!
 //! Three rules hold throughout:
@@ -24,6 +24,7 @@
 pub mod chunk;
 pub mod count;
 mod error;
+pub mod field_expiry;
 pub mod journal;
 pub mod legacy;
 pub mod metadata;
@@ -45,7 +46,7 @@ pub use error::DecodeError;
 pub const KEYSPACE_ID: u64 = 1;
 
 /// The layouts of this crate, as a whole. Stored once per database; another number means another format.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 
 /// Where a new list starts: as much room to push on the left as on the right.
 pub const LIST_ORIGIN: u64 = u64::MAX / 2;

@@ -8,6 +8,7 @@
 //!     string           the bytes of the string
 //!     chunked string   version u64 | length u64
 //!     hash, set, zset  version u64 | size u64
+//!     hash, expiring   version u64 | size u64 | fields u64 | first_ms u64 | last_ms u64
 //!     list             version u64 | size u64 | head u64 | tail u64
 //!     stream           see `stream`
 //!
@@ -15,7 +16,7 @@
 //!                      │   │   │   │   └ type: the code of `Type`
 //!                      │   │   │   └ chunked: the string lies in `data`, in chunks of 16 KiB
 //!                      │   │   └ counted: count rows say how many elements lie where, see `count`
-//!                      │   └ reserved, 0
+//!                      │   └ expiring: fields of the hash expire, see `field_expiry`
 //!                      └ always 1: counters have 64 bits
 //! ```
 //!
@@ -28,6 +29,7 @@
 mod flags;
 
 use crate::DecodeError;
+use crate::field_expiry::FieldTimes;
 use crate::reader::Reader;
 use crate::stream;
 use flags::Flags;
@@ -98,6 +100,8 @@ pub enum Body<'a> {
         size: u64,
         /// Its elements are counted: see [`count`](crate::count).
         is_counted: bool,
+        /// Of a hash that has fields that expire.
+        fields: Option<FieldTimes>,
     },
     List {
         version: u64,
@@ -135,7 +139,21 @@ impl<'a> Metadata<'a> {
     }
 
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        has_expired(self.expire_ms, now_ms)
+        has_expired(self.ends_ms(), now_ms)
+    }
+
+    /// When there is nothing left of it, zero for never: a hash all of whose fields expire ends with the last of them,
+    /// unless the key expires before.
+    #[inline]
+    pub fn ends_ms(&self) -> u64 {
+        match self.body {
+            Body::Collection {
+                size,
+                fields: Some(fields),
+                ..
+            } => ends_ms(self.expire_ms, size, fields),
+            _ => self.expire_ms,
+        }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -153,7 +171,17 @@ impl<'a> Metadata<'a> {
         match self.body {
             Body::Inline(value) => out.extend_from_slice(value),
             Body::Chunked { version, length } => put_u64s(out, [version, length]),
-            Body::Collection { version, size, .. } => put_u64s(out, [version, size]),
+            Body::Collection {
+                version,
+                size,
+                fields,
+                ..
+            } => {
+                put_u64s(out, [version, size]);
+                if let Some(fields) = fields {
+                    out.extend_from_slice(&fields.encode());
+                }
+            }
             Body::List {
                 version,
                 size,
@@ -192,13 +220,21 @@ impl<'a> Metadata<'a> {
                     ..
                 }
             ),
+            expiring: matches!(
+                self.body,
+                Body::Collection {
+                    fields: Some(_),
+                    ..
+                }
+            ),
         }
     }
 
     fn encoded_len(&self) -> usize {
         let body = match self.body {
             Body::Inline(value) => value.len(),
-            Body::Chunked { .. } | Body::Collection { .. } => 16,
+            Body::Chunked { .. } => 16,
+            Body::Collection { fields, .. } => 16 + fields.map_or(0, |_| FieldTimes::LEN),
             Body::List { .. } => 32,
             Body::Stream { rest, .. } => 16 + rest.len(),
         };
@@ -245,6 +281,10 @@ impl<'a> Body<'a> {
             version: reader.u64("version")?,
             size: reader.u64("size")?,
             is_counted: flags.counted,
+            fields: match flags.expiring {
+                true => Some(FieldTimes::read(reader)?),
+                false => None,
+            },
         })
     }
 }
@@ -266,6 +306,24 @@ pub fn expire_of(value: &[u8]) -> Result<u64, DecodeError> {
     let mut reader = Reader::new(LAYOUT, value);
     Flags::decode(reader.u8("flags")?)?;
     reader.u64("expire_ms")
+}
+
+/// When there is nothing left of a key, from its metadata value: see [`Metadata::ends_ms`].
+pub fn ends_of(value: &[u8]) -> Result<u64, DecodeError> {
+    let flags = Flags::decode(Reader::new(LAYOUT, value).u8("flags")?)?;
+    match flags.expiring {
+        true => Ok(Metadata::decode(value)?.ends_ms()),
+        false => expire_of(value),
+    }
+}
+
+/// The same of a hash that has so many fields, of which some expire.
+pub fn ends_ms(expire_ms: u64, size: u64, fields: FieldTimes) -> u64 {
+    match (expire_ms, fields.last_ms) {
+        (expire_ms, _) if fields.count < size => expire_ms,
+        (0, last_ms) => last_ms,
+        (expire_ms, last_ms) => expire_ms.min(last_ms),
+    }
 }
 
 /// Redis' rule: a key still exists during the millisecond it expires at, and 0 is no expiry.

@@ -9,7 +9,10 @@
 //!   data         prefix | 'S'                                     (a string of the old format)
 //!   zset_score   prefix | version u64 | score 8 | member
 //!   zset_score   prefix | version u64 | ff × 8 | first            (a count, of any collection)
+//!   zset_score   prefix | version u64 | ff × 7 fe | field         (when a field of a hash expires)
+//!   zset_score   prefix | version u64 | ff × 7 fd | expire_ms u64 | field
 //!   expiry       keyspace_id u64 | expire_ms u64 | prefix
+//!   expiry       keyspace_id u64 | expire_ms u64 | prefix | version u64     (for the fields of a hash)
 //! ```
 //!
 //! Read from the left, each field narrows a range. A database (`index_id`) is contiguous, so dropping its
@@ -22,9 +25,9 @@
 //! its prefix is one byte long, and a version is eight.
 //!
 //! What a count row has where others have a score is none: those of a version sort behind all its scores.
-//! `count` tells what they count.
+//! `count` tells what they count. The same holds for the rows of fields, which `field_expiry` explains.
 //!
-//! An expiry row ends with the whole metadata key, its keyspace_id included: the expirer looks a key up
+//! An expiry row holds the whole metadata key, its keyspace_id included: the expirer looks a key up
 //! with a slice of the row it found it by.
 
 mod append;
@@ -32,7 +35,8 @@ mod bounds;
 mod bytes;
 
 pub use append::{
-    SCORE_LEN, VERSION_LEN, append_count, append_data, append_expiry, append_legacy, append_score,
+    SCORE_LEN, VERSION_LEN, append_count, append_data, append_expiry, append_field,
+    append_field_time, append_fields_expiry, append_legacy, append_score,
 };
 pub use bounds::{
     PREFIX_HEAD, ends_within_version, essence, essence_of_metadata, expiry_prefix, index_of,
@@ -48,6 +52,7 @@ use crate::{DecodeError, KEYSPACE_ID, score};
 use bounds::EXPIRY_HEAD;
 
 const LEGACY_STRING: u8 = b'S';
+const TIME_LEN: usize = 8;
 
 /// A stored key of any of the row families. One encoder, one decoder per family.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,10 +80,29 @@ pub enum RowKey<'a> {
         version: u64,
         first: &'a [u8],
     },
+    Field {
+        index: u64,
+        key: &'a [u8],
+        version: u64,
+        field: &'a [u8],
+    },
+    FieldTime {
+        index: u64,
+        key: &'a [u8],
+        version: u64,
+        at_ms: u64,
+        field: &'a [u8],
+    },
     Expiry {
         at_ms: u64,
         index: u64,
         key: &'a [u8],
+    },
+    FieldsExpiry {
+        at_ms: u64,
+        index: u64,
+        key: &'a [u8],
+        version: u64,
     },
     Legacy {
         index: u64,
@@ -100,7 +124,7 @@ impl<'a> RowKey<'a> {
     /// If the user's key is longer than `u32::MAX` bytes; the protocol ends at 512 MB.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
-        if let RowKey::Expiry { at_ms, .. } = *self {
+        if let RowKey::Expiry { at_ms, .. } | RowKey::FieldsExpiry { at_ms, .. } = *self {
             expiry_prefix(out, at_ms);
         }
         let (index, key) = self.index_and_key();
@@ -115,6 +139,14 @@ impl<'a> RowKey<'a> {
                 ..
             } => append::score_tail(out, version, score, member),
             RowKey::Count { version, first, .. } => append::count_tail(out, version, first),
+            RowKey::Field { version, field, .. } => append::field_tail(out, version, field),
+            RowKey::FieldTime {
+                version,
+                at_ms,
+                field,
+                ..
+            } => append::field_time_tail(out, version, at_ms, field),
+            RowKey::FieldsExpiry { version, .. } => append::data_tail(out, version, b""),
             RowKey::Legacy { .. } => append::legacy_tail(out),
         }
     }
@@ -126,7 +158,10 @@ impl<'a> RowKey<'a> {
             | RowKey::Data { index, key, .. }
             | RowKey::Score { index, key, .. }
             | RowKey::Count { index, key, .. }
+            | RowKey::Field { index, key, .. }
+            | RowKey::FieldTime { index, key, .. }
             | RowKey::Expiry { index, key, .. }
+            | RowKey::FieldsExpiry { index, key, .. }
             | RowKey::Legacy { index, key } => (index, key),
         }
     }
@@ -137,7 +172,10 @@ impl<'a> RowKey<'a> {
             RowKey::Data { sub, .. } => VERSION_LEN + sub.len(),
             RowKey::Score { member, .. } => VERSION_LEN + SCORE_LEN + member.len(),
             RowKey::Count { first, .. } => VERSION_LEN + SCORE_LEN + first.len(),
+            RowKey::Field { field, .. } => VERSION_LEN + SCORE_LEN + field.len(),
+            RowKey::FieldTime { field, .. } => VERSION_LEN + SCORE_LEN + TIME_LEN + field.len(),
             RowKey::Expiry { .. } => EXPIRY_HEAD,
+            RowKey::FieldsExpiry { .. } => EXPIRY_HEAD + VERSION_LEN,
             RowKey::Legacy { .. } => 1,
         };
         PREFIX_HEAD + self.index_and_key().1.len() + around_key
@@ -166,7 +204,7 @@ impl<'a> RowKey<'a> {
         })
     }
 
-    /// A row of the `zset_score` family: `Score` or `Count`.
+    /// A row of the `zset_score` family: `Score`, `Count`, `Field` or `FieldTime`.
     pub fn decode_score(row: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new("score row", row);
         let (index, key) = read_prefix(&mut reader)?;
@@ -179,6 +217,24 @@ impl<'a> RowKey<'a> {
                 first,
             });
         }
+        if let Some(field) = reader.peek().strip_prefix(&append::FIELD_MARK) {
+            return Ok(RowKey::Field {
+                index,
+                key,
+                version,
+                field,
+            });
+        }
+        if reader.peek().starts_with(&append::FIELD_TIME_MARK) {
+            reader.bytes("mark", SCORE_LEN)?;
+            return Ok(RowKey::FieldTime {
+                index,
+                key,
+                version,
+                at_ms: reader.u64("expire_ms")?,
+                field: reader.rest(),
+            });
+        }
         Ok(RowKey::Score {
             index,
             key,
@@ -188,14 +244,23 @@ impl<'a> RowKey<'a> {
         })
     }
 
-    /// A row of the `expiry` family.
+    /// A row of the `expiry` family: `Expiry` or `FieldsExpiry`.
     pub fn decode_expiry(row: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new("expiry row", row);
         read_keyspace(&mut reader)?;
         let at_ms = reader.u64("expire_ms")?;
         let (index, key) = read_prefix(&mut reader)?;
+        if reader.peek().is_empty() {
+            return Ok(RowKey::Expiry { at_ms, index, key });
+        }
+        let version = reader.u64("version")?;
         reader.finish()?;
-        Ok(RowKey::Expiry { at_ms, index, key })
+        Ok(RowKey::FieldsExpiry {
+            at_ms,
+            index,
+            key,
+            version,
+        })
     }
 }
 

@@ -8,7 +8,8 @@
 //!   log is synced; metadata, dead databases and the watermark are read through that snapshot alone.
 //!   A filter that believed unsynced metadata would drop rows that a power cut brings back to life.
 //! - It never reads a clock. What has expired is decided by the watermark: everything due before it has
-//!   been dealt with by the expirer.
+//!   been dealt with by the expirer. For the fields of a hash its metadata has a mark of its own: what says that fields
+//!   expire before it is dropped. The fields themselves are deleted by the expirer, since each counts in the size.
 //! - It keeps everything while the database is opening or closing.
 //!
 //! Every row that a compaction reads was written before the snapshot, so a row whose metadata the
@@ -22,7 +23,8 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use cairn_encoding::metadata::{Body, Metadata};
+use cairn_encoding::field_expiry;
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream::{self, Id};
 use cairn_encoding::system::{self, SystemKey, SystemKind};
@@ -40,7 +42,8 @@ use crate::family::Family;
 #[derive(Default, Debug)]
 pub struct FilterCounters {
     pub dead_versions: AtomicU64,
-    /// Elements that were popped from lists, and entries that were trimmed from streams.
+    /// Elements that were popped from lists, entries that were trimmed from streams, and what said when fields of hashes
+    /// expire that have expired.
     pub cut_off: AtomicU64,
     pub expired_metadata: AtomicU64,
     pub dead_databases: AtomicU64,
@@ -144,8 +147,20 @@ struct Knowledge {
 enum Liveness {
     None,
     Version(u64),
-    List { version: u64, head: u64, tail: u64 },
-    Stream { version: u64, floor: Id },
+    /// What says that a field expires before `first_ms` is dead; without, whatever says that one does.
+    Hash {
+        version: u64,
+        first_ms: Option<u64>,
+    },
+    List {
+        version: u64,
+        head: u64,
+        tail: u64,
+    },
+    Stream {
+        version: u64,
+        floor: Id,
+    },
 }
 
 impl Knowledge {
@@ -190,6 +205,15 @@ impl Knowledge {
             None => Liveness::None,
             Some(value) => match Metadata::decode(&value)?.body {
                 Body::Inline(_) => Liveness::None,
+                Body::Collection {
+                    kind: CollectionKind::Hash,
+                    version,
+                    fields,
+                    ..
+                } => Liveness::Hash {
+                    version,
+                    first_ms: fields.map(|fields| fields.first_ms),
+                },
                 Body::Chunked { version, .. } | Body::Collection { version, .. } => {
                     Liveness::Version(version)
                 }
@@ -265,35 +289,69 @@ impl Filter {
                     Verdict::Keep
                 })
             }
-            RowKey::Data { version, sub, .. } => {
-                judge_version(knowledge, row::metadata_key_of(key)?, version, Some(sub))
-            }
+            RowKey::Data { version, sub, .. } => judge_version(
+                knowledge,
+                row::metadata_key_of(key)?,
+                version,
+                Part::Sub(sub),
+            ),
             RowKey::Score { version, .. } | RowKey::Count { version, .. } => {
-                judge_version(knowledge, row::metadata_key_of(key)?, version, None)
+                judge_version(knowledge, row::metadata_key_of(key)?, version, Part::Other)
+            }
+            RowKey::Field { version, .. } => {
+                let time = Part::FieldTime(field_expiry::decode(value)?);
+                judge_version(knowledge, row::metadata_key_of(key)?, version, time)
+            }
+            RowKey::FieldTime { version, at_ms, .. } => {
+                let time = Part::FieldTime(at_ms);
+                judge_version(knowledge, row::metadata_key_of(key)?, version, time)
             }
             // Legacy strings have no metadata; expiry rows are the expirer's.
-            RowKey::Legacy { .. } | RowKey::Expiry { .. } => Ok(Verdict::Keep),
+            RowKey::Legacy { .. } | RowKey::Expiry { .. } | RowKey::FieldsExpiry { .. } => {
+                Ok(Verdict::Keep)
+            }
         }
     }
+}
+
+/// What a row of a version is about.
+enum Part<'r> {
+    /// An element.
+    Sub(&'r [u8]),
+    /// That a field expires at this time.
+    FieldTime(u64),
+    Other,
 }
 
 fn judge_version(
     knowledge: &mut Knowledge,
     metadata_key: &[u8],
     version: u64,
-    sub: Option<&[u8]>,
+    part: Part<'_>,
 ) -> Result<Verdict> {
     if knowledge.staged_versions.contains(&version) {
         return Ok(Verdict::Keep);
     }
     match knowledge.liveness(metadata_key)? {
         Liveness::Version(live) if live == version => Ok(Verdict::Keep),
+        Liveness::Hash {
+            version: live,
+            first_ms,
+        } if live == version => match part {
+            Part::FieldTime(at_ms) if first_ms.is_none_or(|first_ms| at_ms < first_ms) => {
+                Ok(Verdict::CutOff)
+            }
+            _ => Ok(Verdict::Keep),
+        },
         Liveness::List {
             version: live,
             head,
             tail,
         } if live == version => {
-            let index = sub.and_then(|sub| sub.try_into().ok().map(u64::from_be_bytes));
+            let index = match part {
+                Part::Sub(sub) => sub.try_into().ok().map(u64::from_be_bytes),
+                _ => None,
+            };
             match index {
                 Some(index) if index < head || index >= tail => Ok(Verdict::CutOff),
                 _ => Ok(Verdict::Keep),
@@ -304,8 +362,8 @@ fn judge_version(
             floor,
         } if live == version => {
             let is_below = |sub| stream::is_entry(sub) && sub < &stream::entry_sub(floor)[..];
-            match sub {
-                Some(sub) if is_below(sub) => Ok(Verdict::CutOff),
+            match part {
+                Part::Sub(sub) if is_below(sub) => Ok(Verdict::CutOff),
                 _ => Ok(Verdict::Keep),
             }
         }

@@ -40,6 +40,11 @@ impl Observer for Audience {
                     let classes = server.live.event_classes.load(Ordering::Relaxed);
                     server.pubsub.tell(name, database, &key, classes, limits);
                 }
+                Effect::FieldsExpired {
+                    database,
+                    key,
+                    last_ms,
+                } => server.watches.lose_fields(database, key, last_ms),
                 Effect::Outdated { key, by } => outdated.add(key, by),
                 Effect::AllOutdated => outdated.add_all(),
                 Effect::Expired { database, key } => server.blocked.expired((database, key)),

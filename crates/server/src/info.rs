@@ -255,6 +255,10 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
         "expired_keys",
         stats.expired(server.store.expirer().expired_keys()),
     );
+    report.field(
+        "expired_subkeys",
+        stats.expired_fields(server.store.expirer().expired_fields()),
+    );
     report.field("expired_stale_perc", "0.00");
     report.zeros(&[
         "expired_time_cap_reached_count",

@@ -43,6 +43,7 @@ pub struct Stats {
     errors: Mutex<BTreeMap<Vec<u8>, u64>>,
     /// What the expirer had counted when the statistics were reset.
     expired_before: AtomicU64,
+    expired_fields_before: AtomicU64,
 }
 
 #[derive(Default)]
@@ -95,6 +96,7 @@ impl Default for Stats {
             before: shard(),
             errors: Mutex::default(),
             expired_before: AtomicU64::new(0),
+            expired_fields_before: AtomicU64::new(0),
         }
     }
 }
@@ -210,6 +212,11 @@ impl Stats {
         counted.saturating_sub(self.expired_before.load(Ordering::Relaxed))
     }
 
+    /// The same of fields.
+    pub fn expired_fields(&self, counted: u64) -> u64 {
+        counted.saturating_sub(self.expired_fields_before.load(Ordering::Relaxed))
+    }
+
     /// Remembers how much is allocated, if that is the most so far; returns the most.
     pub fn note_memory(&self, allocated: u64) -> u64 {
         let before = self.peak_memory.fetch_max(allocated, Ordering::Relaxed);
@@ -217,7 +224,7 @@ impl Stats {
     }
 
     /// CONFIG RESETSTAT.
-    pub fn reset(&self, expired: u64, allocated: u64) {
+    pub fn reset(&self, (expired, expired_fields): (u64, u64), allocated: u64) {
         for counter in [
             &self.connections,
             &self.rejected_connections,
@@ -249,6 +256,8 @@ impl Stats {
         self.errors.lock().clear();
         self.rates.reset();
         self.expired_before.store(expired, Ordering::Relaxed);
+        self.expired_fields_before
+            .store(expired_fields, Ordering::Relaxed);
         self.peak_memory.store(allocated, Ordering::Relaxed);
     }
 }
@@ -289,7 +298,7 @@ mod tests {
         assert_eq!(stats.of(set).rejected, threads);
         assert_eq!(stats.latency_of(get).unwrap().count(), 100 * threads);
         assert!(stats.latency_of(set).is_none());
-        stats.reset(0, 0);
+        stats.reset((0, 0), 0);
         assert_eq!(stats.of(get), CommandStats::default());
         assert!(stats.latency_of(get).is_none());
     }

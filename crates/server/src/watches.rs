@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cairn_store::{Key, ReadTxn, Result};
+use cairn_store::{Key, ReadTxn, Result, keys};
 use parking_lot::Mutex;
 
 use crate::interest::Interest;
@@ -25,6 +25,8 @@ struct Watcher {
     dirty: Arc<AtomicBool>,
     /// The key had expired already: that it is deleted is no change.
     was_expired: bool,
+    /// When the watch began.
+    since_ms: u64,
 }
 
 /// What one client watches, until it is dropped.
@@ -38,6 +40,7 @@ struct WatchedKey {
     database: u32,
     name: Box<[u8]>,
     existed: bool,
+    since_ms: u64,
 }
 
 impl Watches {
@@ -79,6 +82,18 @@ impl Watches {
         }
     }
 
+    /// Fields of a hash have expired, and are deleted; the last of them expired at that time. Those that had done so before
+    /// somebody began to watch are no change.
+    pub fn lose_fields(&self, database: u32, name: Box<[u8]>, last_ms: u64) {
+        let watchers = self.watchers.lock();
+        let watchers = watchers.get(&(database, name));
+        for watcher in watchers.into_iter().flatten() {
+            if last_ms >= watcher.since_ms {
+                watcher.dirty.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// A database is not what it was: every key of it has changed that exists, or did.
     pub fn touch_all(&self, txn: &ReadTxn, database: u32, index_before: u64) {
         let watchers = self.watchers.lock();
@@ -113,11 +128,13 @@ impl Watch {
         watchers.push(Watcher {
             dirty: self.dirty.clone(),
             was_expired,
+            since_ms: txn.now_ms(),
         });
         self.keys.push(WatchedKey {
             database,
             name: name.into(),
             existed,
+            since_ms: txn.now_ms(),
         });
         Ok(())
     }
@@ -131,10 +148,11 @@ impl Watch {
         if self.dirty.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        // That a key expires is nobody's command.
+        // That a key expires, or a field, is nobody's command.
         for watched in self.keys.iter().filter(|key| key.existed) {
             let key = Key::new(txn.index_of(watched.database), &watched.name);
-            if txn.peek(&key)?.is_none() {
+            let is_gone = txn.peek(&key)?.is_none();
+            if is_gone || keys::has_lost_fields(txn, &key, watched.since_ms)? {
                 return Ok(true);
             }
         }

@@ -2,6 +2,7 @@
 //! (`stream::Builder` does the same for streams.)
 
 use cairn_encoding::chunk::index_sub;
+use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::{LIST_ORIGIN, score};
 use cairn_engine::Family;
@@ -19,6 +20,7 @@ pub struct Builder {
     key: Key,
     version: u64,
     size: u64,
+    fields: Option<FieldTimes>,
     fresh: Fresh,
 }
 
@@ -31,12 +33,34 @@ impl Builder {
             key,
             version,
             size: 0,
+            fields: None,
         }
     }
 
     /// Adds a field that was not added before.
     pub fn field(&mut self, txn: &WriteTxn, field: &[u8], value: &[u8]) -> Result<()> {
         self.put(txn, field, value)
+    }
+
+    /// Adds a field that was not added before, and that expires.
+    pub fn field_until(
+        &mut self,
+        txn: &WriteTxn,
+        field: &[u8],
+        value: &[u8],
+        at_ms: u64,
+    ) -> Result<()> {
+        self.put(txn, field, value)?;
+        let by_name = self.key.field(self.version, field);
+        let time = field_expiry::encode(at_ms);
+        self.fresh.put(txn, Family::ZsetScore, &by_name, time)?;
+        let by_time = self.key.field_time(self.version, at_ms, field);
+        self.fresh.put(txn, Family::ZsetScore, &by_time, [])?;
+        self.fields = Some(match self.fields {
+            Some(fields) => fields.with(at_ms),
+            None => FieldTimes::of(at_ms),
+        });
+        Ok(())
     }
 
     /// Adds a member that was not added before.
@@ -86,6 +110,7 @@ impl Builder {
             version: self.version,
             size: self.size,
             is_counted: false,
+            fields: self.fields,
         };
         self.finish(txn, body, expire_ms)
     }
@@ -117,6 +142,8 @@ impl Builder {
         }
         self.fresh.finish(txn);
         txn.put_metadata(&self.key, &Metadata { expire_ms, body }, 0);
+        let expiry = self.fields.map(|fields| (fields.first_ms, self.version));
+        txn.move_fields_expiry(&self.key, None, expiry);
         if !was_live {
             txn.notify_new(&self.key);
         }

@@ -12,7 +12,8 @@
 //! - a collection has as many rows as its metadata says, a list no gaps between head and tail, a sorted
 //!   set the same members in both orders, a chunked string no chunk beyond its length;
 //! - a collection whose elements are counted has in each block as many as its count row says;
-//! - a key that expires has its expiry row;
+//! - a hash has as many fields that expire as it says, and it is known of each by name and by time;
+//! - a key that expires has its expiry row, and so has a hash with fields that expire;
 //! - no version is above the recorded maximum, and none in use is announced as staged.
 //!
 //! Rows of dead versions, of flushed databases and of lists that were popped are garbage that waits to be
@@ -23,6 +24,7 @@ mod contents;
 mod counts;
 mod cursor;
 mod fault;
+mod fields;
 mod log;
 mod stream;
 mod summary;
@@ -31,7 +33,7 @@ pub use fault::{Fault, Place, Violation};
 pub use summary::{Orphans, Summary};
 
 use cairn_encoding::legacy::LegacyString;
-use cairn_encoding::metadata::{Metadata, Type};
+use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_encoding::row::{self, RowKey};
 use cairn_engine::{Engine, Family};
 
@@ -171,6 +173,22 @@ impl Walk<'_, '_> {
                 self.log.fault(rows.place, fault);
             }
         }
+        if let Body::Collection {
+            version,
+            fields: Some(fields),
+            ..
+        } = metadata.body
+        {
+            let at_ms = fields.first_ms;
+            let mut expiry_row = Vec::new();
+            row::append_fields_expiry(&mut expiry_row, rows.metadata_key, at_ms, version);
+            if self.engine.get(Family::Expiry, &expiry_row)?.is_some() {
+                self.expiries += 1;
+            } else {
+                let fault = Fault::FieldsExpiryRowMissing { at_ms };
+                self.log.fault(rows.place, fault);
+            }
+        }
         let at_ms = metadata.expire_ms;
         if at_ms == 0 {
             return Ok(());
@@ -218,7 +236,11 @@ impl Walk<'_, '_> {
     ) -> Result<()> {
         while self.scores.is_at(rows.metadata_key) {
             let (row, value) = (self.scores.row()?, self.scores.value());
-            if let RowKey::Score { version, .. } | RowKey::Count { version, .. } = row {
+            if let RowKey::Score { version, .. }
+            | RowKey::Count { version, .. }
+            | RowKey::Field { version, .. }
+            | RowKey::FieldTime { version, .. } = row
+            {
                 match (&mut contents, row) {
                     (Some(contents), RowKey::Score { score, member, .. })
                         if rows.live == Some(version) =>
@@ -227,6 +249,12 @@ impl Walk<'_, '_> {
                     }
                     (Some(contents), RowKey::Count { first, .. }) if rows.live == Some(version) => {
                         contents.count_row(first, value, &mut self.log);
+                    }
+                    (Some(contents), RowKey::Field { .. } | RowKey::FieldTime { .. })
+                        if rows.live == Some(version) =>
+                    {
+                        let key = rows.metadata_key;
+                        contents.field_row(self.engine, key, row, value, &mut self.log)?;
                     }
                     _ => self.other_version(version, rows),
                 }

@@ -1,6 +1,7 @@
 //! What hashes, sets and sorted sets have in common: a metadata row with a version and a size, and one
 //! row per element under that version.
 
+use cairn_encoding::field_expiry::FieldTimes;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowBytes;
 use cairn_engine::{Direction, FEW, Family, Rows};
@@ -20,10 +21,20 @@ pub struct Collection {
     expire_ms: u64,
     /// Its elements are counted: see [`crate::ranks`].
     is_counted: bool,
+    /// Of a hash that has fields that expire: see [`crate::hash`].
+    fields: Option<FieldTimes>,
     /// As stored when it was opened, to tell whether the metadata row must be written.
-    stored: Option<(u64, u64)>,
+    stored: Option<Stored>,
     /// Created by this command: no row of this version is in the engine.
     is_fresh: bool,
+}
+
+/// What a command may change of the metadata.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stored {
+    version: u64,
+    size: u64,
+    fields: Option<FieldTimes>,
 }
 
 impl Collection {
@@ -36,6 +47,7 @@ impl Collection {
             size: 0,
             expire_ms: 0,
             is_counted: false,
+            fields: None,
             stored: None,
             is_fresh: false,
             key,
@@ -45,6 +57,7 @@ impl Collection {
                 version,
                 size,
                 is_counted,
+                fields,
                 ..
             } = found.shape
         {
@@ -52,7 +65,8 @@ impl Collection {
             collection.size = size;
             collection.expire_ms = found.expire_ms;
             collection.is_counted = is_counted;
-            collection.stored = Some((version, size));
+            collection.fields = fields;
+            collection.stored = Some(collection.written());
         }
         Ok(collection)
     }
@@ -60,30 +74,41 @@ impl Collection {
     /// The collection that a key holds, of whichever kind, if it holds one.
     pub(crate) fn find(txn: &ReadTxn, key: Key) -> Result<Option<Collection>> {
         let stamp = txn.peek(&key)?.map(|found| found.stamp());
-        let Some(Stamp {
+        Ok(stamp.and_then(|stamp| Collection::of_stamp(key, &stamp)))
+    }
+
+    /// The collection that a key holds, expired or not.
+    pub(crate) fn of_stamp(key: Key, stamp: &Stamp) -> Option<Collection> {
+        let Stamp {
             shape:
                 Shape::Collection {
                     kind,
                     version,
                     size,
                     is_counted,
+                    fields,
                 },
             expire_ms,
             ..
-        }) = stamp
+        } = *stamp
         else {
-            return Ok(None);
+            return None;
         };
-        Ok(Some(Collection {
+        Some(Collection {
             key,
             kind,
             version,
             size,
             expire_ms,
             is_counted,
-            stored: Some((version, size)),
+            fields,
+            stored: Some(Stored {
+                version,
+                size,
+                fields,
+            }),
             is_fresh: false,
-        }))
+        })
     }
 
     /// A new collection in place of whatever the key holds (which the caller removes, or overwrites by
@@ -96,6 +121,7 @@ impl Collection {
             size: 0,
             expire_ms: 0,
             is_counted: false,
+            fields: None,
             stored: None,
             is_fresh: true,
         }
@@ -111,6 +137,23 @@ impl Collection {
 
     pub(crate) fn is_counted(&self) -> bool {
         self.is_counted
+    }
+
+    pub(crate) fn fields(&self) -> Option<FieldTimes> {
+        self.fields
+    }
+
+    pub(crate) fn set_fields(&mut self, fields: Option<FieldTimes>) {
+        self.fields = fields;
+    }
+
+    /// The metadata as it will be written.
+    fn written(&self) -> Stored {
+        Stored {
+            version: self.version,
+            size: self.size,
+            fields: self.fields,
+        }
     }
 
     pub fn exists(&self) -> bool {
@@ -150,15 +193,19 @@ impl Collection {
         self.key.data(self.version, sub)
     }
 
-    /// An element's value.
+    /// An element's value; none of a field that is due.
     pub fn get<'t>(&self, txn: &'t ReadTxn, sub: &[u8]) -> Result<Option<Row<'t>>> {
         if self.version == 0 {
+            return Ok(None);
+        }
+        // Asked first: without a latch the field may be set anew afterwards, and then it is not due any more.
+        if self.may_hide(txn) && self.is_due(txn, sub)? {
             return Ok(None);
         }
         self.get_row(txn, &self.row_key(sub))
     }
 
-    /// The same, with the row's key at hand.
+    /// The same, with the row's key at hand, and whether it is due or not.
     pub fn get_row<'t>(&self, txn: &'t ReadTxn, row_key: &[u8]) -> Result<Option<Row<'t>>> {
         if self.is_fresh {
             // The engine cannot know this version: spare it the question.
@@ -209,12 +256,13 @@ impl Collection {
 
     /// Writes the metadata row if the size changed, or deletes the key if nothing is left.
     pub fn save(self, txn: &mut WriteTxn) {
-        if self.stored == Some((self.version, self.size)) {
+        if self.stored == Some(self.written()) {
             return;
         }
         if self.size == 0 {
             if self.stored.is_some() {
                 txn.remove_metadata(&self.key, self.expire_ms);
+                txn.move_fields_expiry(&self.key, self.stored_expiry(), None);
             }
             return;
         }
@@ -230,6 +278,12 @@ impl Collection {
         self.put_metadata(txn);
     }
 
+    /// What the row is made of that says when the first of its fields expires, if there is one.
+    fn stored_expiry(&self) -> Option<(u64, u64)> {
+        let stored = self.stored?;
+        Some((stored.fields?.first_ms, stored.version))
+    }
+
     fn put_metadata(&self, txn: &mut WriteTxn) {
         let metadata = Metadata {
             expire_ms: self.expire_ms,
@@ -238,8 +292,11 @@ impl Collection {
                 version: self.version,
                 size: self.size,
                 is_counted: self.is_counted,
+                fields: self.fields,
             },
         };
         txn.put_metadata(&self.key, &metadata, self.expire_ms);
+        let expiry = self.fields.map(|fields| (fields.first_ms, self.version));
+        txn.move_fields_expiry(&self.key, self.stored_expiry(), expiry);
     }
 }

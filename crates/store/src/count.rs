@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cairn_encoding::SLOTS;
-use cairn_encoding::metadata::has_expired;
 use cairn_encoding::row;
 use cairn_encoding::slot::slot;
 use cairn_engine::EngineError;
@@ -116,7 +115,7 @@ fn count_in_time(txn: &ReadTxn, mut walk: Walk) -> Result<Option<KeyCount>> {
     let (mut total, mut seen) = (KeyCount::default(), 0_u32);
     while let Some(met) = walk.next()? {
         txn.step()?;
-        if !has_expired(met.expire_ms, txn.now_ms()) {
+        if !met.has_expired(txn.now_ms()) {
             total.keys += 1;
             total.expires += u64::from(met.expire_ms != 0);
         }
@@ -217,7 +216,7 @@ impl Store {
                 }
                 current = slot;
             }
-            if !has_expired(met.expire_ms, now_ms) {
+            if !met.has_expired(now_ms) {
                 run.counts[usize::from(slot - first)].add(KeyCount {
                     keys: 1,
                     expires: u64::from(met.expire_ms != 0),

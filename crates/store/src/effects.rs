@@ -21,6 +21,12 @@ pub enum Effect {
         text: Box<[u8]>,
         is_sharded: bool,
     },
+    /// Fields of a hash have expired, the last of them at that time.
+    FieldsExpired {
+        database: u32,
+        key: Box<[u8]>,
+        last_ms: u64,
+    },
     /// What clients keep of a key is outdated.
     Outdated {
         key: Box<[u8]>,

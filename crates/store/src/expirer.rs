@@ -6,9 +6,15 @@
 //! ordinary batch together with the key. One walk over the index serves many batches: what it finds is checked
 //! when its turn comes.
 //!
+//! A row may also be about fields of a hash: its metadata has the same time, and says of which version it is. Which fields
+//! are due is told by rows of the hash itself ([`fields`]).
+//!
 //! A batch that leaves nothing due behind also raises the watermark: everything that was due before it
 //! has been dealt with. The compaction filters need that, since they never read a clock.
 
+mod fields;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,11 +31,13 @@ use crate::key::Key;
 use crate::latch::{Mode, Request};
 use crate::store::Store;
 use crate::txn::{Found, Patience, Row, Stamp, WriteTxn};
+use fields::{Begun, DueHash};
 
 /// What the expirer has done, and whether it may.
 #[derive(Default)]
 pub struct Expirer {
     expired_keys: AtomicU64,
+    expired_fields: AtomicU64,
     stale_rows: AtomicU64,
     is_paused: AtomicBool,
     /// It may not work before this moment.
@@ -41,6 +49,11 @@ impl Expirer {
     /// Keys deleted because they were due.
     pub fn expired_keys(&self) -> u64 {
         self.expired_keys.load(Ordering::Relaxed)
+    }
+
+    /// Fields of hashes deleted because they were due.
+    pub fn expired_fields(&self) -> u64 {
+        self.expired_fields.load(Ordering::Relaxed)
     }
 
     /// Index rows dropped because their key had changed.
@@ -86,7 +99,8 @@ impl Store {
         let expirer = self.expirer();
         let mut place = expirer.place.lock();
         if !expirer.may_work() {
-            place.round = None;
+            // What was begun is found again from the beginning.
+            *place = Place::default();
             return Ok(Progress::Idle);
         }
         let progress = self.expire_next(&mut place, limit);
@@ -104,33 +118,60 @@ impl Store {
             None => self.begin_round(place),
         };
         if round.since.elapsed() > OLD {
-            round = self.open_round(&place.after, round.until_ms);
+            round.walk = self.due_rows(&place.after, round.until_ms);
+            round.since = Instant::now();
         }
-        let due = round.take(limit)?;
+        let (due, is_walked) = round.take(limit)?;
         if due.is_empty() && !goes_on {
             return Ok(Progress::Idle);
         }
         let until_ms = round.until_ms;
-        place.round = (due.len() == limit).then_some(round);
+        place.round = Some(round);
+        self.make_ready_for_fields(&due)?;
         let mut held = self.latches().none();
         let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         let (mut rows, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let mut hashes = Vec::new();
         for row in &due {
-            let Ok(RowKey::Expiry { at_ms, index, key }) = RowKey::decode_expiry(row) else {
-                tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
-                continue;
+            let (at_ms, index, key, version) = match RowKey::decode_expiry(row) {
+                Ok(RowKey::Expiry { at_ms, index, key }) => (at_ms, index, key, None),
+                Ok(RowKey::FieldsExpiry {
+                    at_ms,
+                    index,
+                    key,
+                    version,
+                }) => (at_ms, index, key, Some(version)),
+                _ => {
+                    tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
+                    continue;
+                }
             };
             // Keys that others work on are left for the next time: nobody shall wait for the expirer.
             let mut request = Request::default();
             request.add(key, Mode::Exclusive);
-            if held.try_extend(&request) {
-                rows.push(row);
-                keys.push(Key::new(index, key));
-                times.push(at_ms);
+            let key = Key::new(index, key);
+            if !held.try_extend(&request) {
+                place.skip(row);
+            } else if let Some(version) = version {
+                hashes.push(DueHash {
+                    row,
+                    key,
+                    version,
+                    at_ms,
+                });
             } else {
-                place.skipped.get_or_insert_with(|| row.clone());
+                rows.push(row);
+                keys.push(key);
+                times.push(at_ms);
             }
         }
+        // Sampled anew: who has held one of these latches before did so with a time that is not later.
+        txn.sample_time();
+        let last_ms = hashes
+            .iter()
+            .map(|hash| hash.at_ms)
+            .chain(times.iter().copied())
+            .max();
         let mut expired = 0;
         let stamps = stamps(&txn, &keys)?;
         for (number, (key, stamp)) in keys.iter().zip(stamps).enumerate() {
@@ -145,7 +186,9 @@ impl Store {
             }
             txn.delete(Family::Expiry, rows[number]);
         }
-        let is_last = place.round.is_none();
+        // Second, for a key may be gone by now.
+        let fields = self.expire_fields(&mut txn, place, hashes, limit)?;
+        let is_last = place.round.as_ref().is_none_or(Round::is_over);
         if is_last && place.skipped.is_none() {
             txn.put(
                 Family::Meta,
@@ -160,16 +203,22 @@ impl Store {
         let expirer = self.expirer();
         expirer.expired_keys.fetch_add(expired, Ordering::Relaxed);
         expirer
-            .stale_rows
-            .fetch_add(rows.len() as u64 - expired, Ordering::Relaxed);
+            .expired_fields
+            .fetch_add(fields.expired, Ordering::Relaxed);
+        let stale = rows.len() as u64 - expired + fields.stale_rows;
+        expirer.stale_rows.fetch_add(stale, Ordering::Relaxed);
         // While there is more ahead, what was skipped lies behind; then it comes first.
+        if is_last {
+            place.round = None;
+        }
         let skipped = place.skipped.take_if(|_| is_last);
-        if let Some(after) = skipped.as_ref().or(due.last()) {
+        let last_walked = due.last().filter(|_| is_walked);
+        if let Some(after) = skipped.as_ref().or(last_walked) {
             place.after.clone_from(after);
         }
-        Ok(match (is_last, times.last()) {
+        Ok(match (is_last, last_ms) {
             (false, Some(at_ms)) => Progress::More {
-                lag: Duration::from_millis(self.clock().now_ms().saturating_sub(*at_ms)),
+                lag: Duration::from_millis(self.clock().now_ms().saturating_sub(at_ms)),
             },
             _ => Progress::Idle,
         })
@@ -179,14 +228,13 @@ impl Store {
         if place.since.is_none_or(|since| since.elapsed() > LOOK_BACK) {
             *place = Place::beginning();
         }
-        self.open_round(&place.after, self.clock().now_ms())
-    }
-
-    fn open_round(&self, after: &[u8], until_ms: u64) -> Round {
+        let until_ms = self.clock().now_ms();
         Round {
             until_ms,
-            walk: self.due_rows(after, until_ms),
+            walk: self.due_rows(&place.after, until_ms),
             since: Instant::now(),
+            is_walked: false,
+            returned: BTreeSet::new(),
         }
     }
 
@@ -216,6 +264,8 @@ struct Place {
     round: Option<Round>,
     /// The first that could not be dealt with since.
     skipped: Option<Vec<u8>>,
+    /// The hash of which only a part of what is due has been dealt with.
+    begun: Option<Begun>,
 }
 
 /// What was due at one moment, and has not been dealt with. One walk serves many batches: to open one means to carry
@@ -224,22 +274,45 @@ struct Round {
     until_ms: u64,
     walk: Rows,
     since: Instant,
+    /// The walk has come to its end.
+    is_walked: bool,
+    /// Rows that have to be dealt with again: they are about hashes of which more is due.
+    returned: BTreeSet<Vec<u8>>,
 }
 
 impl Round {
-    /// The next rows; fewer than `limit` if there are no more.
-    fn take(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
+    /// The next rows, and whether the last of them comes from the walk.
+    fn take(&mut self, limit: usize) -> Result<(Vec<Vec<u8>>, bool)> {
         let mut due = Vec::with_capacity(limit);
         while due.len() < limit
-            && let Some((row, _)) = self.walk.next()?
+            && let Some(row) = self.returned.pop_first()
         {
-            due.push(row.to_vec());
+            due.push(row);
         }
-        Ok(due)
+        let returned = due.len();
+        while due.len() < limit && !self.is_walked {
+            match self.walk.next()? {
+                Some((row, _)) => due.push(row.to_vec()),
+                None => self.is_walked = true,
+            }
+        }
+        let is_walked = due.len() > returned;
+        Ok((due, is_walked))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_walked && self.returned.is_empty()
     }
 }
 
 impl Place {
+    /// A row has to be left for the next round, which begins there at the latest.
+    fn skip(&mut self, row: &[u8]) {
+        if self.skipped.as_deref().is_none_or(|first| row < first) {
+            self.skipped = Some(row.to_vec());
+        }
+    }
+
     fn beginning() -> Place {
         let mut after = Vec::new();
         row::expiry_prefix(&mut after, 0);
@@ -256,6 +329,11 @@ fn tell(txn: &mut WriteTxn, key: &Key) {
     if txn.store().listeners().hear(EventClass::Expired) {
         txn.notify_of(EventClass::Expired, "expired", key);
     }
+    tell_outdated(txn, key);
+}
+
+/// The same of those who keep copies of it.
+fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
     if txn.store().listeners().are_kept() {
         let (key, by) = (key.name().into(), None);
         txn.add_effect(Effect::Outdated { key, by });

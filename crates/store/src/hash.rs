@@ -1,7 +1,15 @@
 //! Hashes: one row per field, `prefix | version | field → value`.
+//!
+//! Fields may expire ([`expiry`]). One that is due is nobody's to see, from that moment on; its row stays, and counts in
+//! the size, until the expirer has come by.
 
+mod expiry;
+mod pick;
 #[cfg(test)]
 mod tests;
+
+use expiry::Times;
+pub(crate) use expiry::{DueFields, Removed};
 
 use cairn_encoding::metadata::CollectionKind;
 use cairn_encoding::row::RowBytes;
@@ -9,6 +17,7 @@ use cairn_engine::{Direction, Family, Rows};
 
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::live::LiveRows;
 use crate::txn::{ReadTxn, Row, WriteTxn};
 
 pub struct Hash(Collection);
@@ -22,10 +31,12 @@ impl Hash {
         self.0.exists()
     }
 
-    pub fn len(&self) -> u64 {
-        self.0.len()
+    /// How many fields there are, without those that are due.
+    pub fn len(&self, txn: &ReadTxn) -> Result<u64> {
+        self.0.live_len(txn)
     }
 
+    /// Whether nothing is left of it, not even what is due.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -42,13 +53,14 @@ impl Hash {
         self.0.contains(txn, field)
     }
 
-    /// Sets a field; true if it is new.
+    /// Sets a field, which then never expires; true if it is new.
     pub fn set(&mut self, txn: &mut WriteTxn, field: &[u8], value: &[u8]) -> Result<bool> {
         self.0.ensure_version(txn);
         let row_key = self.0.row_key(field);
         let is_new = self.0.get_row(txn, &row_key)?.is_none();
+        let was_due = !is_new && self.0.fields().is_some() && self.0.forget_time(txn, field)?;
         self.put(txn, &row_key, value, is_new)?;
-        Ok(is_new)
+        Ok(is_new || was_due)
     }
 
     /// Sets a field unless it is there; true if it was not.
@@ -56,13 +68,14 @@ impl Hash {
         self.0.ensure_version(txn);
         let row_key = self.0.row_key(field);
         let is_new = self.0.get_row(txn, &row_key)?.is_none();
-        if is_new {
+        let was_due = !is_new && self.0.forget_if_due(txn, field)?;
+        if is_new || was_due {
             self.put(txn, &row_key, value, is_new)?;
         }
-        Ok(is_new)
+        Ok(is_new || was_due)
     }
 
-    /// Sets a field to what `change` makes of the value it has, if it has one.
+    /// Sets a field to what `change` makes of the value it has, if it has one. It expires when it did before.
     pub fn update(
         &mut self,
         txn: &mut WriteTxn,
@@ -73,8 +86,12 @@ impl Hash {
         let row_key = self.0.row_key(field);
         let row = self.0.get_row(txn, &row_key)?;
         let is_new = row.is_none();
-        let value = change(row.as_deref())?;
+        let is_due = self.0.may_hide(txn) && self.0.is_due(txn, field)?;
+        let value = change(row.as_deref().filter(|_| !is_due))?;
         drop(row);
+        if is_due {
+            self.0.forget_time(txn, field)?;
+        }
         self.put(txn, &row_key, value, is_new)
     }
 
@@ -102,6 +119,13 @@ impl Hash {
         if self.0.get_row(txn, &row_key)?.is_none() {
             return Ok(false);
         }
+        if self.0.fields().is_some() {
+            // What is due is left to the expirer, who tells of it.
+            if self.0.is_due(txn, field)? {
+                return Ok(false);
+            }
+            self.0.forget_time(txn, field)?;
+        }
         txn.delete(Family::Data, &row_key);
         self.0.count_out(txn, field)?;
         self.0.shrink(1);
@@ -109,8 +133,13 @@ impl Hash {
     }
 
     /// All fields in byte order; [`Hash::field_of`] reads a row's key.
-    pub fn rows(&self, txn: &ReadTxn) -> Rows {
-        self.0.rows(txn, Direction::Forward)
+    pub fn rows(&self, txn: &ReadTxn) -> LiveRows {
+        self.0.live_rows(txn)
+    }
+
+    /// The same with the times at which they expire.
+    pub fn rows_with_times(&self, txn: &ReadTxn) -> LiveRows {
+        self.0.rows_with_times(txn)
     }
 
     pub fn field_of<'r>(&self, row_key: &'r [u8]) -> &'r [u8] {
@@ -121,8 +150,9 @@ impl Hash {
     pub fn values(&self, txn: &ReadTxn, fields: &[&[u8]]) -> Values {
         let row_keys: Vec<RowBytes> = fields.iter().map(|field| self.0.row_key(field)).collect();
         Values {
-            rows: self.rows(txn),
+            rows: self.0.rows(txn, Direction::Forward),
             row_keys: row_keys.into_iter(),
+            times: self.0.may_hide(txn).then(|| self.0.times(txn)),
         }
     }
 
@@ -137,6 +167,8 @@ impl Hash {
 pub struct Values {
     rows: Rows,
     row_keys: std::vec::IntoIter<RowBytes>,
+    /// When they expire, if one of them may be due.
+    times: Option<Times>,
 }
 
 impl Values {
@@ -155,6 +187,11 @@ impl Values {
         let Some(wanted) = self.row_keys.next() else {
             return Ok(None);
         };
+        if let Some(times) = &mut self.times
+            && times.is_due(&wanted)?
+        {
+            return Ok(Some(None));
+        }
         self.rows.seek(&wanted);
         Ok(Some(match self.rows.next()? {
             Some((row_key, value)) if row_key == &*wanted => Some(value),

@@ -2,6 +2,7 @@
 
 use cairn_encoding::row::{self, RowBytes, RowKey};
 
+#[derive(Clone)]
 pub struct Key {
     /// The metadata row's key: the prefix of every other row.
     prefix: RowBytes,
@@ -52,6 +53,27 @@ impl Key {
     pub fn count(&self, version: u64, first: &[u8]) -> RowBytes {
         let mut out = RowBytes::default();
         row::append_count(&mut out, &self.prefix, version, first);
+        out
+    }
+
+    /// The row that says when a field expires.
+    pub fn field(&self, version: u64, field: &[u8]) -> RowBytes {
+        let mut out = RowBytes::default();
+        row::append_field(&mut out, &self.prefix, version, field);
+        out
+    }
+
+    /// The same in the order of time.
+    pub fn field_time(&self, version: u64, at_ms: u64, field: &[u8]) -> RowBytes {
+        let mut out = RowBytes::default();
+        row::append_field_time(&mut out, &self.prefix, version, at_ms, field);
+        out
+    }
+
+    /// The row that says when the first of its fields expires.
+    pub fn fields_expiry(&self, at_ms: u64, version: u64) -> RowBytes {
+        let mut out = RowBytes::default();
+        row::append_fields_expiry(&mut out, &self.prefix, at_ms, version);
         out
     }
 

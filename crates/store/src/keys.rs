@@ -1,9 +1,12 @@
 //! What can be done to a key whatever it holds: delete, expire, rename, copy, move.
 
-use cairn_encoding::metadata::{Body, Metadata};
+use cairn_encoding::field_expiry;
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
+use cairn_encoding::row::RowKey;
 use cairn_encoding::stream::{Id, entry_sub};
 use cairn_engine::{Direction, EngineError, Family};
 
+use crate::collection::Collection;
 use crate::error::Result;
 use crate::fresh::Fresh;
 use crate::key::Key;
@@ -62,6 +65,14 @@ pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether fields of a hash have become due since that moment, and are still there; nobody sees them any more.
+pub fn has_lost_fields(txn: &ReadTxn, key: &Key, since_ms: u64) -> Result<bool> {
+    match Collection::find(txn, key.clone())? {
+        Some(hash) => hash.has_hidden_since(txn, since_ms),
+        None => Ok(false),
+    }
+}
+
 /// Metadata as it was, from its shape and what it said beside it.
 fn body(shape: Shape, beside: &[u8]) -> Result<Body<'_>> {
     Ok(match shape {
@@ -72,11 +83,13 @@ fn body(shape: Shape, beside: &[u8]) -> Result<Body<'_>> {
             version,
             size,
             is_counted,
+            fields,
         } => Body::Collection {
             kind,
             version,
             size,
             is_counted,
+            fields,
         },
         Shape::List {
             version,
@@ -124,6 +137,7 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
     if let Some(replaced) = replaced {
         txn.remains().add(to, replaced.shape);
     }
+    let fields_before = replaced.and_then(|replaced| replaced.shape.fields_expiry());
     // A string of the old format has no expiry row.
     let before = replaced
         .filter(|replaced| !replaced.is_legacy)
@@ -134,6 +148,7 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
         body: body(shape, &beside)?,
     };
     txn.put_metadata(to, &metadata, before);
+    txn.move_fields_expiry(to, fields_before, shape.fields_expiry());
     // What was there before counts as deleted.
     txn.notify_new(to);
     Ok(true)
@@ -178,16 +193,37 @@ fn copy_rows(
         // Entries below have been trimmed. All other rows lie above.
         lower = from.data(old, &entry_sub(floor));
     }
-    // Counts are copied with what they count.
+    // Counts are copied with what they count, and times with the fields that expire then.
     let mut fresh = Fresh::new(to, new);
     for family in [Family::Data, Family::ZsetScore] {
         let mut rows = txn.rows(family, &lower, &upper, Direction::Forward);
         while let Some((row_key, value)) = rows.next()? {
             txn.step()?;
+            if family == Family::ZsetScore && is_outdated(&shape, row_key, value)? {
+                continue;
+            }
             let copied = to.data(new, from.sub_of(row_key));
             fresh.put(txn, family, &copied, value)?;
         }
     }
     fresh.finish(txn);
     Ok(shape)
+}
+
+/// Whether a row says of a field that it expires, at a time that is past and dealt with.
+fn is_outdated(shape: &Shape, row_key: &[u8], value: &[u8]) -> Result<bool> {
+    let Shape::Collection {
+        kind: CollectionKind::Hash,
+        fields,
+        ..
+    } = shape
+    else {
+        return Ok(false);
+    };
+    let at_ms = match RowKey::decode_score(row_key)? {
+        RowKey::Field { .. } => field_expiry::decode(value)?,
+        RowKey::FieldTime { at_ms, .. } => at_ms,
+        _ => return Ok(false),
+    };
+    Ok(fields.is_none_or(|fields| at_ms < fields.first_ms))
 }

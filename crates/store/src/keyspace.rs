@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use cairn_encoding::SLOTS;
 use cairn_encoding::legacy::LegacyString;
-use cairn_encoding::metadata::{Type, expire_of, has_expired, type_of};
+use cairn_encoding::metadata::{Type, ends_of, expire_of, has_expired, type_of};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::slot::slot;
 use cairn_engine::{Direction, Family, Rows};
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::error::Result;
+use crate::live::LiveRow;
 use crate::store::Store;
 use crate::txn::ReadTxn;
 
@@ -29,11 +30,31 @@ pub struct Met<'r> {
     pub kind: Type,
     /// Zero: never.
     pub expire_ms: u64,
+    /// When there is nothing left of it, zero for never.
+    ends_ms: u64,
 }
 
 impl Met<'_> {
     pub fn has_expired(&self, now_ms: u64) -> bool {
-        has_expired(self.expire_ms, now_ms)
+        has_expired(self.ends_ms, now_ms)
+    }
+}
+
+/// What the metadata tells of a key.
+#[derive(Clone, Copy)]
+struct Told {
+    kind: Type,
+    expire_ms: u64,
+    ends_ms: u64,
+}
+
+impl Told {
+    fn of_metadata(value: &[u8]) -> Result<Told> {
+        Ok(Told {
+            kind: type_of(value)?,
+            expire_ms: expire_of(value)?,
+            ends_ms: ends_of(value)?,
+        })
     }
 }
 
@@ -44,7 +65,7 @@ pub struct Walk {
     /// The key last met, as its metadata row.
     current: Vec<u8>,
     /// A metadata row that was read but comes after the next legacy row.
-    ahead: Option<(Vec<u8>, Type, u64)>,
+    ahead: Option<(Vec<u8>, Told)>,
 }
 
 impl Walk {
@@ -103,33 +124,34 @@ impl Walk {
     /// The next key.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Met<'_>>> {
-        let (kind, expire_ms) = if self.legacy.is_none() {
+        let told = if self.legacy.is_none() {
             // The ordinary case: one kind of rows.
             let Some((key, value)) = self.metadata.next()? else {
                 return Ok(None);
             };
             self.current.clear();
             self.current.extend_from_slice(key);
-            (type_of(value)?, expire_of(value)?)
+            Told::of_metadata(value)?
         } else {
             match self.next_merged()? {
-                Some(met) => met,
+                Some(told) => told,
                 None => return Ok(None),
             }
         };
         let (_, name) = RowKey::decode_metadata(&self.current)?.index_and_key();
         Ok(Some(Met {
             name,
-            kind,
-            expire_ms,
+            kind: told.kind,
+            expire_ms: told.expire_ms,
+            ends_ms: told.ends_ms,
         }))
     }
 
-    fn next_merged(&mut self) -> Result<Option<(Type, u64)>> {
+    fn next_merged(&mut self) -> Result<Option<Told>> {
         if self.ahead.is_none()
             && let Some((key, value)) = self.metadata.next()?
         {
-            self.ahead = Some((key.to_vec(), type_of(value)?, expire_of(value)?));
+            self.ahead = Some((key.to_vec(), Told::of_metadata(value)?));
         }
         let Some(legacy) = &mut self.legacy else {
             return Ok(None);
@@ -142,17 +164,21 @@ impl Walk {
                 if old.is_some_and(|(old, _)| new.as_slice() == old) {
                     legacy.advance();
                 }
-                let Some((key, kind, expire_ms)) = self.ahead.take() else {
+                let Some((key, told)) = self.ahead.take() else {
                     return Ok(None);
                 };
                 self.current = key;
-                Ok(Some((kind, expire_ms)))
+                Ok(Some(told))
             }
             (_, Some((key, expire_ms))) => {
                 self.current.clear();
                 self.current.extend_from_slice(key);
                 legacy.advance();
-                Ok(Some((Type::String, expire_ms)))
+                Ok(Some(Told {
+                    kind: Type::String,
+                    expire_ms,
+                    ends_ms: expire_ms,
+                }))
             }
             (Some(_), None) => Ok(None),
         }
@@ -352,7 +378,7 @@ pub fn scan_collection(
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let cursors = txn.store().cursors();
-    let mut rows = collection.rows(txn, Direction::Forward);
+    let mut rows = collection.live_rows(txn);
     if cursor != 0 {
         let place = match cursors.recall(collection.version(), cursor) {
             Some(sub) => Some(sub),
@@ -360,14 +386,22 @@ pub fn scan_collection(
         };
         if let Some(mut sub) = place {
             sub.push(0);
-            rows.seek(&collection.row_key(&sub));
+            rows.seek(collection, &sub);
         }
     }
     let mut step = Step::new(count);
-    while let Some((row_key, value)) = rows.next()? {
+    while let Some(LiveRow {
+        row_key,
+        value,
+        is_due,
+        ..
+    }) = rows.next()?
+    {
         txn.step()?;
         let sub = collection.sub_of(row_key);
-        visit(sub, value)?;
+        if !is_due {
+            visit(sub, value)?;
+        }
         if step.ends_with(sub.len() + value.len()) {
             let cursor = hash_of(sub);
             cursors.remember(collection.version(), cursor, sub);

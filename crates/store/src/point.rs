@@ -54,7 +54,11 @@ impl<'t> Point<'t> {
 
     /// How many elements; an error if the key holds something else.
     pub fn len(self, name: &[u8], kind: CollectionKind) -> Result<u64> {
-        Ok(Collection::open(self.txn, name, kind)?.len())
+        let collection = Collection::open(self.txn, name, kind)?;
+        if collection.may_hide(self.txn) {
+            return collection.live_len(self.several_rows()?);
+        }
+        Ok(collection.len())
     }
 
     /// The row of a field or member.

@@ -67,11 +67,13 @@ impl Remains {
                 kind,
                 version,
                 size,
+                fields,
                 ..
             } => {
                 let rows = match kind {
                     CollectionKind::ZSet => size * 2,
-                    _ => size,
+                    // Each of those that expire has two rows more.
+                    _ => size + 2 * fields.map_or(0, |fields| fields.count),
                 };
                 (version, rows, rows * ELEMENT_BYTES)
             }

@@ -184,6 +184,7 @@ impl Written {
                 version: self.version,
                 size: self.size,
                 is_counted: false,
+                fields: None,
             },
         };
         txn.put_metadata(key, &metadata, expire_ms);

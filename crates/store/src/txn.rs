@@ -12,8 +12,9 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use cairn_encoding::field_expiry::FieldTimes;
 use cairn_encoding::legacy::LegacyString;
-use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, has_expired};
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, ends_ms, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream;
 use cairn_engine::{Batch, Direction, Family, Moment, Rows, Value};
@@ -90,6 +91,7 @@ pub enum Shape {
         version: u64,
         size: u64,
         is_counted: bool,
+        fields: Option<FieldTimes>,
     },
     List {
         version: u64,
@@ -101,6 +103,33 @@ pub enum Shape {
         version: u64,
         size: u64,
     },
+}
+
+impl Shape {
+    /// The hash has fields that expire: what its row among those of what expires next is made of.
+    pub(crate) fn fields_expiry(&self) -> Option<(u64, u64)> {
+        match *self {
+            Shape::Collection {
+                version,
+                fields: Some(fields),
+                ..
+            } => Some((fields.first_ms, version)),
+            _ => None,
+        }
+    }
+
+    /// When there is nothing left of it, of a key that expires then: see [`Metadata::ends_ms`].
+    #[inline]
+    fn ends_ms(&self, expire_ms: u64) -> u64 {
+        match *self {
+            Shape::Collection {
+                size,
+                fields: Some(fields),
+                ..
+            } => ends_ms(expire_ms, size, fields),
+            _ => expire_ms,
+        }
+    }
 }
 
 /// A key that exists and has not expired.
@@ -122,6 +151,12 @@ impl Found<'_> {
             Shape::List { .. } => Type::List,
             Shape::Stream { .. } => Type::Stream,
         }
+    }
+
+    /// When there is nothing left of it, zero for never.
+    #[inline]
+    pub fn ends_ms(&self) -> u64 {
+        self.shape.ends_ms(self.expire_ms)
     }
 
     /// The value of an inline string; empty for everything else.
@@ -194,11 +229,13 @@ impl Found<'_> {
                 version,
                 size,
                 is_counted,
+                fields,
             } => Shape::Collection {
                 kind,
                 version,
                 size,
                 is_counted,
+                fields,
             },
             Body::List {
                 version,
@@ -249,6 +286,13 @@ pub struct ChangedKey<'t> {
     pub name: &'t [u8],
     /// It is the row that says what the key holds, and how much of it: without a change of it nothing was added.
     pub is_metadata: bool,
+}
+
+impl Stamp {
+    /// When there is nothing left of it, zero for never.
+    pub(crate) fn ends_ms(&self) -> u64 {
+        self.shape.ends_ms(self.expire_ms)
+    }
 }
 
 /// How often a command asked for a key, and how often there was one.
@@ -473,14 +517,14 @@ impl ReadTxn {
 
     /// Whether a key that was found has not expired.
     pub(crate) fn is_live(&self, stamp: &Stamp) -> bool {
-        !has_expired(stamp.expire_ms, self.now_ms)
+        !has_expired(stamp.ends_ms(), self.now_ms)
     }
 
     /// The key, if it exists and has not expired; for those whose question is not to be counted.
     #[inline]
     pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.find_even_expired(key)?;
-        Ok(found.filter(|found| !has_expired(found.expire_ms, self.now_ms)))
+        Ok(found.filter(|found| !has_expired(found.ends_ms(), self.now_ms)))
     }
 
     /// The key, if it exists and has not expired.
@@ -781,11 +825,16 @@ impl WriteTxn {
         let now_ms = self.now_ms();
         let expired = self
             .find_even_expired(&key)?
-            .filter(|found| has_expired(found.expire_ms, now_ms))
+            .filter(|found| has_expired(found.ends_ms(), now_ms))
             .map(|found| found.stamp());
         if let Some(stamp) = expired {
             self.remove(&key, &stamp);
-            self.notify(EventClass::Expired, "expired", name);
+            if has_expired(stamp.expire_ms, now_ms) {
+                self.notify(EventClass::Expired, "expired", name);
+            } else {
+                self.notify(EventClass::Hash, "hexpired", name);
+                self.notify(EventClass::Generic, "del", name);
+            }
         }
         Ok(())
     }
@@ -951,6 +1000,25 @@ impl WriteTxn {
         self.forget_legacy(key);
     }
 
+    /// Moves the row that says when the first field of a hash expires; `before` and `after` are that time, and the
+    /// version.
+    pub(crate) fn move_fields_expiry(
+        &mut self,
+        key: &Key,
+        before: Option<(u64, u64)>,
+        after: Option<(u64, u64)>,
+    ) {
+        if before == after {
+            return;
+        }
+        if let Some((at_ms, version)) = before {
+            self.delete(Family::Expiry, &key.fields_expiry(at_ms, version));
+        }
+        if let Some((at_ms, version)) = after {
+            self.put(Family::Expiry, &key.fields_expiry(at_ms, version), []);
+        }
+    }
+
     /// A key that is written in the new form must not come back in the old one.
     fn forget_legacy(&mut self, key: &Key) {
         if self.read.store.may_have_legacy() {
@@ -966,6 +1034,7 @@ impl WriteTxn {
             self.delete(Family::Data, &key.legacy());
         } else {
             self.remove_metadata(key, stamp.expire_ms);
+            self.move_fields_expiry(key, stamp.shape.fields_expiry(), None);
         }
     }
 

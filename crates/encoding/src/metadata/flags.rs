@@ -4,7 +4,7 @@ use super::Type;
 use crate::DecodeError;
 
 const MARKER: u8 = 0b1000_0000;
-const RESERVED: u8 = 0b0100_0000;
+const EXPIRING: u8 = 0b0100_0000;
 const COUNTED: u8 = 0b0010_0000;
 const CHUNKED: u8 = 0b0001_0000;
 const TYPE: u8 = 0b0000_1111;
@@ -13,22 +13,21 @@ pub(super) struct Flags {
     pub kind: Type,
     pub chunked: bool,
     pub counted: bool,
+    pub expiring: bool,
 }
 
 impl Flags {
     pub fn encode(&self) -> u8 {
         let chunked = if self.chunked { CHUNKED } else { 0 };
         let counted = if self.counted { COUNTED } else { 0 };
-        MARKER | counted | chunked | self.kind as u8
+        let expiring = if self.expiring { EXPIRING } else { 0 };
+        MARKER | expiring | counted | chunked | self.kind as u8
     }
 
     #[inline]
     pub fn decode(flags: u8) -> Result<Flags, DecodeError> {
         if flags & MARKER == 0 {
             return Err(DecodeError::UnmarkedFlags { flags });
-        }
-        if flags & RESERVED != 0 {
-            return Err(DecodeError::ReservedFlags { flags });
         }
         let kind = type_of_code(flags & TYPE)?;
         let chunked = flags & CHUNKED != 0;
@@ -39,10 +38,15 @@ impl Flags {
         if counted && !matches!(kind, Type::Hash | Type::Set | Type::ZSet) {
             return Err(DecodeError::CountedOther { kind: kind.name() });
         }
+        let expiring = flags & EXPIRING != 0;
+        if expiring && kind != Type::Hash {
+            return Err(DecodeError::ExpiringOther { kind: kind.name() });
+        }
         Ok(Flags {
             kind,
             chunked,
             counted,
+            expiring,
         })
     }
 }
@@ -74,7 +78,8 @@ mod tests {
             .collect();
         let counted = [0xa2, 0xa4, 0xa5];
         let others = [0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x91];
-        assert_eq!(valid, [&others[..], &counted].concat());
+        let expiring = [0xc2, 0xe2];
+        assert_eq!(valid, [&others[..], &counted, &expiring].concat());
     }
 
     #[test]
@@ -91,7 +96,7 @@ mod tests {
         );
         assert_eq!(
             fault(0xc1),
-            expect("metadata value: reserved bits of flags 0xc1 are set")
+            expect("metadata value: flags say that a string has fields that expire")
         );
         assert_eq!(
             fault(0x80),

@@ -12,8 +12,25 @@ fn collection(kind: CollectionKind) -> Metadata<'static> {
             version: 0x2a,
             size: 3,
             is_counted: false,
+            fields: None,
         },
     }
+}
+
+/// A hash all of whose fields expire.
+fn expiring(expire_ms: u64) -> Metadata<'static> {
+    let body = Body::Collection {
+        kind: CollectionKind::Hash,
+        version: 0x2a,
+        size: 3,
+        is_counted: false,
+        fields: Some(FieldTimes {
+            count: 3,
+            first_ms: 0x0190_0000_0000,
+            last_ms: 0x0190_0000_0001,
+        }),
+    };
+    Metadata { expire_ms, body }
 }
 
 fn list() -> Metadata<'static> {
@@ -76,11 +93,17 @@ fn golden_bytes_of_collections() {
             version: 0x2a,
             size: 3,
             is_counted: true,
+            fields: None,
         },
     };
     assert_bytes(
         &counted.encode(),
         "a5 0102030405060708 000000000000002a 0000000000000003",
+    );
+    assert_bytes(
+        &expiring(0).encode(),
+        "c2 0000000000000000 000000000000002a 0000000000000003 \
+         0000000000000003 0000019000000000 0000019000000001",
     );
     assert_bytes(
         &list().encode(),
@@ -99,7 +122,12 @@ fn encoding_appends_and_reserves_once() {
 
 #[test]
 fn every_truncation_and_every_extension_of_a_fixed_body_is_an_error() {
-    for value in [list().encode(), collection(CollectionKind::ZSet).encode()] {
+    let values = [
+        list().encode(),
+        collection(CollectionKind::ZSet).encode(),
+        expiring(0).encode(),
+    ];
+    for value in values {
         for length in 0..value.len() {
             assert!(matches!(
                 Metadata::decode(&value[..length]),
@@ -168,6 +196,24 @@ fn a_key_outlives_the_millisecond_it_expires_at() {
     assert!(at(1000).is_expired(1001));
     assert!(!at(0).is_expired(u64::MAX));
     assert!(!at(u64::MAX).is_expired(u64::MAX));
+}
+
+#[test]
+fn a_hash_ends_with_the_last_of_its_fields_if_all_expire() {
+    const LAST: u64 = 0x0190_0000_0001;
+    for (expire_ms, ends_ms) in [(0, LAST), (LAST + 1, LAST), (LAST - 1, LAST - 1)] {
+        assert_eq!(expiring(expire_ms).ends_ms(), ends_ms);
+        assert_eq!(ends_of(&expiring(expire_ms).encode()), Ok(ends_ms));
+        let mut larger = expiring(expire_ms);
+        if let Body::Collection { size, .. } = &mut larger.body {
+            *size += 1;
+        }
+        assert_eq!(larger.ends_ms(), expire_ms);
+        assert_eq!(ends_of(&larger.encode()), Ok(expire_ms));
+    }
+    assert!(expiring(0).is_expired(LAST + 1));
+    assert!(!expiring(0).is_expired(LAST));
+    assert_eq!(ends_of(&list().encode()), Ok(0));
 }
 
 #[test]

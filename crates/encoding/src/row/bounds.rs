@@ -164,8 +164,9 @@ pub fn ends_within_version(prefix: &[u8], to: &[u8]) -> bool {
 }
 
 /// The part of an `expiry` row that is the key's metadata key. It too finds the cut only.
+/// (What is about the fields of a hash has a version behind it.)
 pub fn metadata_key_of_expiry(row: &[u8]) -> Result<&[u8], DecodeError> {
     let mut reader = Reader::new("expiry row", row);
     reader.bytes("keyspace_id and expire_ms", EXPIRY_HEAD)?;
-    Ok(reader.rest())
+    metadata_key_of(reader.rest())
 }

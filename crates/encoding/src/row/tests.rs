@@ -35,6 +35,34 @@ fn count_row(first: &'static [u8]) -> RowKey<'static> {
     }
 }
 
+fn field_row(field: &'static [u8]) -> RowKey<'static> {
+    RowKey::Field {
+        index: INDEX,
+        key: b"foo",
+        version: VERSION,
+        field,
+    }
+}
+
+fn field_time_row(at_ms: u64, field: &'static [u8]) -> RowKey<'static> {
+    RowKey::FieldTime {
+        index: INDEX,
+        key: b"foo",
+        version: VERSION,
+        at_ms,
+        field,
+    }
+}
+
+fn fields_expiry_row(at_ms: u64) -> RowKey<'static> {
+    RowKey::FieldsExpiry {
+        at_ms,
+        index: INDEX,
+        key: b"foo",
+        version: VERSION,
+    }
+}
+
 fn built(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     build(&mut out);
@@ -62,6 +90,23 @@ fn golden_bytes_of_rows() {
     assert_bytes(
         &count,
         &format!("{FOO} 0102030405060708 ffffffffffffffff 4164"),
+    );
+
+    let field = field_row(b"Ad").encode();
+    assert_bytes(
+        &field,
+        &format!("{FOO} 0102030405060708 fffffffffffffffe 4164"),
+    );
+
+    let time = field_time_row(0x0190_0000_0000, b"Ad").encode();
+    assert_bytes(
+        &time,
+        &format!("{FOO} 0102030405060708 fffffffffffffffd 0000019000000000 4164"),
+    );
+
+    assert_bytes(
+        &fields_expiry_row(0x0190_0000_0000).encode(),
+        &format!("0000000000000001 0000019000000000 {FOO} 0102030405060708"),
     );
 
     let expiry = RowKey::Expiry {
@@ -114,6 +159,9 @@ fn encoding_appends_and_allocates_once() {
         data(b"foo", b"name"),
         score_row(1.5, b"Ada"),
         count_row(b"Ad"),
+        field_row(b"Ad"),
+        field_time_row(9, b"Ad"),
+        fields_expiry_row(9),
         RowKey::Metadata {
             index: INDEX,
             key: b"foo",

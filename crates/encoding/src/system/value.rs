@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        assert_bytes(&encode_format(FORMAT_VERSION), "00000006");
+        assert_bytes(&encode_format(FORMAT_VERSION), "00000007");
         assert_bytes(&encode_database(NUMBER), "0102030405060708");
         assert_bytes(&encode_next_index(NUMBER), "0102030405060708");
         assert_bytes(&encode_watermark(NUMBER), "0102030405060708");

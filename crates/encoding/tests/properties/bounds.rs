@@ -37,10 +37,23 @@ fn owner(row: &Row) -> (u64, &[u8], Option<u64>) {
             key,
             version,
             ..
+        }
+        | RowKey::Field {
+            index,
+            key,
+            version,
+            ..
+        }
+        | RowKey::FieldTime {
+            index,
+            key,
+            version,
+            ..
         } => (index, key, Some(version)),
         RowKey::Metadata { index, key }
         | RowKey::Legacy { index, key }
-        | RowKey::Expiry { index, key, .. } => (index, key, None),
+        | RowKey::Expiry { index, key, .. }
+        | RowKey::FieldsExpiry { index, key, .. } => (index, key, None),
     }
 }
 
@@ -130,7 +143,8 @@ proptest! {
 
     #[test]
     fn what_is_due_lies_below_the_expiry_prefix(row in expiry_row(), now_ms in number()) {
-        let RowKey::Expiry { at_ms, .. } = row.borrow() else {
+        let (RowKey::Expiry { at_ms, .. } | RowKey::FieldsExpiry { at_ms, .. }) = row.borrow()
+        else {
             unreachable!("the strategy makes expiry rows")
         };
         let bound = built(|out| expiry_prefix(out, now_ms));

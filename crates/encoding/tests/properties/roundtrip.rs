@@ -89,7 +89,16 @@ proptest! {
             RowKey::Count { version, first, .. } => {
                 row::append_count(&mut out, &metadata_key, version, first);
             }
+            RowKey::Field { version, field, .. } => {
+                row::append_field(&mut out, &metadata_key, version, field);
+            }
+            RowKey::FieldTime { version, at_ms, field, .. } => {
+                row::append_field_time(&mut out, &metadata_key, version, at_ms, field);
+            }
             RowKey::Expiry { at_ms, .. } => row::append_expiry(&mut out, &metadata_key, at_ms),
+            RowKey::FieldsExpiry { at_ms, version, .. } => {
+                row::append_fields_expiry(&mut out, &metadata_key, at_ms, version);
+            }
             RowKey::Legacy { .. } => row::append_legacy(&mut out, &metadata_key),
         }
         prop_assert_eq!(out, row.encode());

@@ -4,6 +4,7 @@
 //! each other, a sub-key that continues a key, a version that begins like an old string's mark. So most
 //! strategies draw from small sets of awkward choices, and only now and then from everything.
 
+use cairn_encoding::field_expiry::FieldTimes;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
 use cairn_encoding::system::SystemKey;
@@ -18,7 +19,10 @@ pub enum Row {
     Data(u64, Vec<u8>, u64, Vec<u8>),
     Score(u64, Vec<u8>, u64, f64, Vec<u8>),
     Count(u64, Vec<u8>, u64, Vec<u8>),
+    Field(u64, Vec<u8>, u64, Vec<u8>),
+    FieldTime(u64, Vec<u8>, u64, u64, Vec<u8>),
     Expiry(u64, u64, Vec<u8>),
+    FieldsExpiry(u64, u64, Vec<u8>, u64),
     Legacy(u64, Vec<u8>),
 }
 
@@ -45,7 +49,26 @@ impl Row {
                 score,
                 member,
             },
+            Row::Field(index, ref key, version, ref field) => RowKey::Field {
+                index,
+                key,
+                version,
+                field,
+            },
+            Row::FieldTime(index, ref key, version, at_ms, ref field) => RowKey::FieldTime {
+                index,
+                key,
+                version,
+                at_ms,
+                field,
+            },
             Row::Expiry(at_ms, index, ref key) => RowKey::Expiry { at_ms, index, key },
+            Row::FieldsExpiry(at_ms, index, ref key, version) => RowKey::FieldsExpiry {
+                at_ms,
+                index,
+                key,
+                version,
+            },
             Row::Legacy(index, ref key) => RowKey::Legacy { index, key },
         }
     }
@@ -114,11 +137,22 @@ pub fn score_row() -> impl Strategy<Value = Row> {
         ),
         1 => (number(), bytes(), number(), bytes())
             .prop_map(|(index, key, version, first)| Row::Count(index, key, version, first)),
+        1 => (number(), bytes(), number(), bytes())
+            .prop_map(|(index, key, version, field)| Row::Field(index, key, version, field)),
+        1 => (number(), bytes(), number(), number(), bytes()).prop_map(
+            |(index, key, version, at_ms, field)| Row::FieldTime(index, key, version, at_ms, field),
+        ),
     ]
 }
 
 pub fn expiry_row() -> impl Strategy<Value = Row> {
-    (number(), number(), bytes()).prop_map(|(at_ms, index, key)| Row::Expiry(at_ms, index, key))
+    prop_oneof![
+        3 => (number(), number(), bytes())
+            .prop_map(|(at_ms, index, key)| Row::Expiry(at_ms, index, key)),
+        1 => (number(), number(), bytes(), number()).prop_map(
+            |(at_ms, index, key, version)| Row::FieldsExpiry(at_ms, index, key, version),
+        ),
+    ]
 }
 
 /// [`Metadata`] borrows the string that it holds inline; this owns it.
@@ -162,8 +196,30 @@ fn fixed_body() -> impl Strategy<Value = Body<'static>> {
                 version,
                 size,
                 is_counted,
+                fields: None,
             }
         }),
+        (
+            number(),
+            number(),
+            any::<bool>(),
+            number(),
+            number(),
+            number()
+        )
+            .prop_map(|(version, size, is_counted, count, first_ms, last_ms)| {
+                Body::Collection {
+                    kind: CollectionKind::Hash,
+                    version,
+                    size,
+                    is_counted,
+                    fields: Some(FieldTimes {
+                        count,
+                        first_ms,
+                        last_ms,
+                    }),
+                }
+            }),
         (number(), number(), number(), number()).prop_map(|(version, size, head, tail)| {
             Body::List {
                 version,

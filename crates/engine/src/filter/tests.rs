@@ -90,6 +90,7 @@ fn a_filter_judges_by_the_moment_it_began() {
                     version,
                     size: 1,
                     is_counted: false,
+                    fields: None,
                 };
                 let value = Metadata { expire_ms: 0, body }.encode();
                 batch.put(Family::Metadata, &metadata, value);
@@ -148,6 +149,7 @@ fn metadata_that_is_due_stays_while_there_is_a_newer_row() {
             version: 5,
             size: 1,
             is_counted: false,
+            fields: None,
         };
         Metadata { expire_ms, body }.encode()
     };
@@ -178,4 +180,77 @@ fn metadata_that_is_due_stays_while_there_is_a_newer_row() {
     write(Family::Metadata, &row, due_at(earlier));
     assert!(!drops(due), "an earlier time: the older row");
     assert!(drops(earlier), "an earlier time: the newest row");
+}
+
+/// The metadata says up to where the times of fields have been dealt with. What it does not show is decided by it
+/// alone: an older row of a field may say an earlier time than the newest, and is as dead.
+#[test]
+fn times_of_fields_are_dropped_below_the_first_one_that_the_metadata_names() {
+    const FIRST: u64 = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    engine.start_filters();
+    let (index, key, version) = (1, b"hash", 5);
+    let write = |first_ms: Option<u64>| {
+        let body = Body::Collection {
+            kind: CollectionKind::Hash,
+            version,
+            size: 9,
+            is_counted: false,
+            fields: first_ms.map(field_expiry::FieldTimes::of),
+        };
+        let row = RowKey::Metadata { index, key }.encode();
+        let mut batch = crate::Batch::new();
+        batch.put(
+            Family::Metadata,
+            &row,
+            Metadata { expire_ms: 0, body }.encode(),
+        );
+        engine.write([&batch], false).unwrap();
+    };
+    let drops = |at_ms: u64| {
+        let mut filter = new_filter_of(Family::ZsetScore, &gate);
+        let field = b"field";
+        let by_name = RowKey::Field {
+            index,
+            key,
+            version,
+            field,
+        };
+        let by_time = RowKey::FieldTime {
+            index,
+            key,
+            version,
+            at_ms,
+            field,
+        };
+        let time = field_expiry::encode(at_ms);
+        let rows = [(by_name.encode(), &time[..]), (by_time.encode(), &[])];
+        rows.map(|(row, value)| {
+            let decision = filter.filter(0, &row, value);
+            matches!(decision, CompactionDecision::Remove)
+        })
+    };
+    write(Some(FIRST));
+    assert_eq!(drops(FIRST - 1), [true; 2]);
+    assert_eq!(drops(FIRST), [false; 2]);
+    write(None);
+    assert_eq!(drops(FIRST), [true; 2]);
+    write(Some(FIRST + 1));
+    assert_eq!(drops(FIRST), [true; 2]);
+    assert_eq!(drops(FIRST + 1), [false; 2]);
+
+    let data = RowKey::Data {
+        index,
+        key,
+        version,
+        sub: b"field",
+    }
+    .encode();
+    let decision = new_filter(&gate).filter(0, &data, b"value");
+    assert!(
+        matches!(decision, CompactionDecision::Keep),
+        "the field itself is the expirer's"
+    );
 }

@@ -119,6 +119,7 @@ fn collection(kind: CollectionKind, version: u64) -> Body<'static> {
         version,
         size: 2,
         is_counted: false,
+        fields: None,
     }
 }
 

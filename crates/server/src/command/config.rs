@@ -100,7 +100,8 @@ fn set(session: &mut Session, args: &Args) -> Result<Reply> {
 
 fn resetstat(session: &mut Session, _: &Args) -> Result<Reply> {
     let server = &session.server;
-    let expired = server.store.expirer().expired_keys();
+    let expirer = server.store.expirer();
+    let expired = (expirer.expired_keys(), expirer.expired_fields());
     server.stats.reset(expired, Memory::now().allocated);
     server.acl.reset_counters();
     Ok(Reply::Ok)

@@ -49,6 +49,21 @@ impl Form {
             .ok_or_else(|| invalid(command))
     }
 
+    /// The same for a field, where times are not negative, and end somewhere.
+    pub fn limited_at_ms(
+        self,
+        value: i64,
+        now_ms: u64,
+        last_ms: i64,
+        command: &str,
+    ) -> Result<u64> {
+        let at_ms = self.at_ms(value, now_ms, command)?;
+        u64::try_from(at_ms)
+            .ok()
+            .filter(|_| at_ms <= last_ms)
+            .ok_or_else(|| invalid(command))
+    }
+
     /// The same for an option of SET, GETEX, SETEX or PSETEX, where a time must be positive.
     pub fn positive_at_ms(self, text: &[u8], now_ms: u64, command: &str) -> Result<u64> {
         let value = args::int(text)?;
@@ -78,7 +93,7 @@ pub fn pexpireat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 /// Which of the conditions NX, XX, GT and LT were given.
 #[derive(Default)]
-struct Conditions {
+pub struct Conditions {
     only_without: bool,
     only_with: bool,
     only_later: bool,
@@ -86,18 +101,33 @@ struct Conditions {
 }
 
 impl Conditions {
+    /// The one that a word stands for.
+    pub fn of_word(word: &[u8]) -> Option<Conditions> {
+        let mut conditions = Conditions::default();
+        conditions.take(word).then_some(conditions)
+    }
+
+    /// False if the word is none of them.
+    fn take(&mut self, word: &[u8]) -> bool {
+        let conditions = [
+            ("nx", &mut self.only_without),
+            ("xx", &mut self.only_with),
+            ("gt", &mut self.only_later),
+            ("lt", &mut self.only_earlier),
+        ];
+        for (name, condition) in conditions {
+            if args::is(word, name) {
+                *condition = true;
+                return true;
+            }
+        }
+        false
+    }
+
     fn parse(args: &Args) -> Result<Conditions> {
         let mut conditions = Conditions::default();
         for option in args.rest(3) {
-            if args::is(option, "nx") {
-                conditions.only_without = true;
-            } else if args::is(option, "xx") {
-                conditions.only_with = true;
-            } else if args::is(option, "gt") {
-                conditions.only_later = true;
-            } else if args::is(option, "lt") {
-                conditions.only_earlier = true;
-            } else {
+            if !conditions.take(option) {
                 let option = super::quotable(option, usize::MAX);
                 return Err(Error::reply([b"ERR Unsupported option ", option].concat()));
             }
@@ -117,7 +147,7 @@ impl Conditions {
     }
 
     /// Whether an expiry of `before` (zero: never) may become `after`.
-    fn allow(&self, before: u64, after: i64) -> bool {
+    pub fn allow(&self, before: u64, after: i64) -> bool {
         let has_expiry = before != 0;
         let before = before as i64;
         !(self.only_without && has_expiry

@@ -1,6 +1,7 @@
 //! Commands on hashes.
 
 mod counter;
+pub mod expiry;
 mod random;
 mod reply;
 
@@ -246,25 +247,25 @@ fn hmget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 fn hgetall(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     let field_at = hash.collection().sub_offset();
-    Ok(all(txn, &hash, Shape::Map, move |row_key, value, out| {
+    all(txn, &hash, Shape::Map, move |row_key, value, out| {
         out.bulk(&row_key[field_at..]);
         out.bulk(value);
-    }))
+    })
 }
 
 fn hkeys(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
     let field_at = hash.collection().sub_offset();
-    Ok(all(txn, &hash, Shape::Array, move |row_key, _, out| {
+    all(txn, &hash, Shape::Array, move |row_key, _, out| {
         out.bulk(&row_key[field_at..]);
-    }))
+    })
 }
 
 fn hvals(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let hash = Hash::open(txn, args[1])?;
-    Ok(all(txn, &hash, Shape::Array, |_, value, out| {
+    all(txn, &hash, Shape::Array, |_, value, out| {
         out.bulk(value);
-    }))
+    })
 }
 
 /// A reply made of all rows.
@@ -273,6 +274,7 @@ fn all(
     hash: &Hash,
     shape: Shape,
     item: impl FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
-) -> Reply {
-    rows::reply(shape, hash.len(), hash.rows(txn), item)
+) -> Result<Reply> {
+    let size = hash.len(txn)?;
+    Ok(rows::reply(shape, size, hash.rows(txn), item))
 }

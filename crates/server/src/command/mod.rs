@@ -368,6 +368,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         bitmap::COMMANDS,
         hyperloglog::COMMANDS,
         hash::COMMANDS,
+        hash::expiry::COMMANDS,
         list::COMMANDS,
         blocking::COMMANDS,
         set::COMMANDS,

@@ -7,7 +7,7 @@
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::random::{Draws, Lottery};
-use cairn_store::{Collection, Direction, Error, Jumps, ReadTxn, Result, Rows};
+use cairn_store::{Collection, Error, Jumps, LiveRow, LiveRows, ReadTxn, Result};
 
 use super::args::{Args, is};
 use super::piecewise::ROWS_PER_PIECE;
@@ -56,7 +56,6 @@ impl Request {
 
     /// Answers from the rows of a collection.
     pub fn reply(self, txn: &ReadTxn, from: &Collection, item: impl Item) -> Result<Reply> {
-        let size = from.len();
         let Request::Several {
             wanted,
             may_repeat,
@@ -66,11 +65,12 @@ impl Request {
             let row_key = from.any(txn)?;
             return Ok(row_key.map(|row_key| item.name(&row_key).to_vec()).into());
         };
+        let size = from.live_len(txn)?;
         if let Some(reply) = picked(txn, from, (wanted, may_repeat), shape, item)? {
             return Ok(reply);
         }
         let header = Some((shape, wanted));
-        let rows = from.ordered_rows(txn, Direction::Forward);
+        let rows = from.live_ordered_rows(txn);
         Ok(if size == 0 || wanted == 0 {
             Reply::Array(Vec::new())
         } else if may_repeat {
@@ -175,7 +175,7 @@ impl<I: Item> ReplyStream for Picked<I> {
 /// Rows none of which comes twice.
 struct Distinct<I> {
     header: Header,
-    rows: Rows,
+    rows: LiveRows,
     lottery: Lottery,
     shape: Shape,
     item: I,
@@ -191,9 +191,9 @@ impl<I: Item> ReplyStream for Distinct<I> {
             if out.len() >= limit {
                 break;
             }
-            let (row_key, value) = next_row(&mut self.rows)?;
-            if self.lottery.draw() {
-                write(self.shape, self.item, row_key, value, out);
+            let row = next_row(&mut self.rows)?;
+            if !row.is_due && self.lottery.draw() {
+                write(self.shape, self.item, row.row_key, row.value, out);
             }
         }
         Ok(Progress::More)
@@ -203,7 +203,7 @@ impl<I: Item> ReplyStream for Distinct<I> {
 /// Rows of which any may come several times.
 struct Repeated<I> {
     header: Header,
-    rows: Rows,
+    rows: LiveRows,
     draws: Draws,
     shape: Shape,
     item: I,
@@ -224,7 +224,16 @@ impl<I: Item> ReplyStream for Repeated<I> {
                 }
                 self.rows.rewind();
             }
-            let (row_key, value) = next_row(&mut self.rows)?;
+            rows_left -= 1;
+            let LiveRow {
+                row_key,
+                value,
+                is_due,
+                ..
+            } = next_row(&mut self.rows)?;
+            if is_due {
+                continue;
+            }
             let (shape, item, protocol) = (self.shape, self.item, out.protocol());
             self.draws.meet(|| {
                 // Kept as it will be sent.
@@ -233,13 +242,12 @@ impl<I: Item> ReplyStream for Repeated<I> {
                 write(shape, item, row_key, value, &mut out);
                 copy
             });
-            rows_left -= 1;
         }
         Ok(Progress::More)
     }
 }
 
-fn next_row(rows: &mut Rows) -> Result<(&[u8], &[u8]), StreamError> {
+fn next_row(rows: &mut LiveRows) -> Result<LiveRow<'_>, StreamError> {
     let row = rows.next().map_err(StreamError::new)?;
     row.ok_or_else(|| StreamError::new("rows are missing"))
 }

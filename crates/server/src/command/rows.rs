@@ -1,7 +1,9 @@
 //! Replies made of rows, written straight from the iterator into the output.
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Rows, Shared};
+use cairn_store::{LiveRows, Shared};
+
+use super::piecewise::ROWS_PER_PIECE;
 
 /// What the reply is made of, for its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,15 +35,15 @@ pub fn shared(value: Shared) -> Reply {
 }
 
 /// A reply of exactly `count` rows, each written by `item` from its key and value. `rows` stands before
-/// the first of them.
-pub fn reply<F>(shape: Shape, count: u64, rows: Rows, item: F) -> Reply
+/// the first of them; those that are due are passed by, and not counted.
+pub fn reply<F>(shape: Shape, count: u64, rows: impl Into<LiveRows>, item: F) -> Reply
 where
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
     Reply::Stream(Box::new(Items {
         header: Some(shape),
         left: count,
-        rows,
+        rows: rows.into(),
         item,
     }))
 }
@@ -49,7 +51,7 @@ where
 struct Items<F> {
     header: Option<Shape>,
     left: u64,
-    rows: Rows,
+    rows: LiveRows,
     item: F,
 }
 
@@ -61,15 +63,19 @@ where
         if let Some(shape) = self.header.take() {
             shape.write(out, self.left);
         }
+        let mut passed_by = 0;
         while self.left > 0 {
-            if out.len() >= limit {
+            if out.len() >= limit || passed_by >= ROWS_PER_PIECE {
                 return Ok(Progress::More);
             }
             match self.rows.next().map_err(StreamError::new)? {
-                Some((key, value)) => (self.item)(key, value, out),
+                Some(row) if row.is_due => passed_by += 1,
+                Some(row) => {
+                    (self.item)(row.row_key, row.value, out);
+                    self.left -= 1;
+                }
                 None => return Err(StreamError::new("rows are missing")),
             }
-            self.left -= 1;
         }
         Ok(Progress::Done)
     }

@@ -42,6 +42,10 @@ pub fn section(server: &Server, report: &mut Report) -> Result<()> {
         "reclaim_deleted_expired_keys",
         store.expirer().expired_keys(),
     );
+    report.field(
+        "reclaim_deleted_expired_fields",
+        store.expirer().expired_fields(),
+    );
     report.field("reclaim_deleted_stale_rows", store.expirer().stale_rows());
     // Found by looking, every so often: before the first look nothing is known.
     if let Some((orphans, age)) = garbage.last_search {

@@ -10,12 +10,13 @@ use cairn_encoding::chunk::{decode_chunk_sub, decode_index_sub};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream::Head;
-use cairn_encoding::{CHUNK_SIZE, DecodeError, score};
+use cairn_encoding::{CHUNK_SIZE, DecodeError, field_expiry, score};
 use cairn_engine::{Engine, Family};
 use rustc_hash::FxHasher;
 
 use super::counts::Counts;
 use super::fault::{Fault, Place};
+use super::fields::{FieldRows, Of};
 use super::log::Log;
 use super::stream::StreamRows;
 use crate::error::Result;
@@ -47,6 +48,7 @@ pub struct Contents<'m> {
     /// The list index that should come next.
     next_index: u64,
     counts: Counts,
+    fields: FieldRows,
     stream: StreamRows,
 }
 
@@ -64,6 +66,7 @@ impl<'m> Contents<'m> {
             by_score: Sum::default(),
             next_index,
             counts: Counts::default(),
+            fields: FieldRows::default(),
             stream: StreamRows::default(),
         }
     }
@@ -94,6 +97,49 @@ impl<'m> Contents<'m> {
     /// The next count row of the live version.
     pub fn count_row(&mut self, first: &[u8], value: &[u8], log: &mut Log<'_>) {
         self.counts.add(first, value, self.place, log);
+    }
+
+    /// The next row of the live version that says when a field expires.
+    pub fn field_row(
+        &mut self,
+        engine: &Engine,
+        metadata_key: &[u8],
+        row: RowKey<'_>,
+        value: &[u8],
+        log: &mut Log<'_>,
+    ) -> Result<()> {
+        let Body::Collection {
+            kind: CollectionKind::Hash,
+            version,
+            fields,
+            ..
+        } = self.metadata.body
+        else {
+            self.fields.add_stray();
+            return Ok(());
+        };
+        let of = Of {
+            engine,
+            metadata_key,
+            version,
+            fields,
+            place: self.place,
+        };
+        match row {
+            RowKey::Field { field, .. } => match field_expiry::decode(value) {
+                Ok(at_ms) => self.fields.add_by_name(&of, field, at_ms, log)?,
+                Err(error) => {
+                    let sub = field.to_vec();
+                    log.fault(self.place, Fault::Element { sub, error });
+                }
+            },
+            RowKey::FieldTime { at_ms, field, .. } => {
+                self.fields.add_by_time(&of, field, at_ms, log);
+                self.expect_empty(field, value, log);
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn member(
@@ -224,6 +270,11 @@ impl<'m> Contents<'m> {
             let rows = self.by_score.rows;
             log.fault(self.place, Fault::StrayScoreRows { kind, rows });
         }
+        let fields = match self.metadata.body {
+            Body::Collection { fields, .. } => fields,
+            _ => None,
+        };
+        self.fields.finish(kind, fields, self.place, log);
         match self.metadata.body {
             Body::Collection {
                 kind,

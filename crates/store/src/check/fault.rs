@@ -153,6 +153,25 @@ pub enum Fault {
     #[error("{rows} count rows are there, but nothing says that elements are counted")]
     StrayCounts { rows: u64 },
 
+    #[error("the metadata says that {told} fields expire, but {rows} rows say so")]
+    FieldTimes { told: u64, rows: u64 },
+    #[error("when fields expire is said differently by name and by time")]
+    FieldTimesDiffer,
+    #[error("field {} expires, but is not there", quoted(field, SHOWN))]
+    ExpiringFieldMissing { field: Vec<u8> },
+    #[error(
+        "field {} expires at {at_ms}, after what the metadata says to be the last time, {last_ms}",
+        quoted(field, SHOWN)
+    )]
+    FieldTimeAfterLast {
+        field: Vec<u8>,
+        at_ms: u64,
+        last_ms: u64,
+    },
+    #[error("{rows} rows say of a {} that fields expire", kind.name())]
+    StrayFieldTimes { kind: Type, rows: u64 },
+    #[error("fields expire from {at_ms} on, but no expiry row says so: they would not be deleted")]
+    FieldsExpiryRowMissing { at_ms: u64 },
     #[error("it expires at {at_ms}, but no expiry row says so: it would not be deleted")]
     ExpiryRowMissing { at_ms: u64 },
     #[error(

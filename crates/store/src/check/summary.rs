@@ -9,7 +9,8 @@ use cairn_engine::Family;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Orphans {
     pub of_dead_versions: u64,
-    /// List rows outside `[head, tail)`, and entries below the floor of their stream.
+    /// List rows outside `[head, tail)`, entries below the floor of their stream, and what says that fields expire that
+    /// have expired.
     pub cut_off: u64,
     pub of_flushed_databases: u64,
     /// Strings of the old format whose key has been written since.

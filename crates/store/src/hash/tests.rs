@@ -100,11 +100,11 @@ fn run(txn: &mut WriteTxn, name: &[u8], op: &Op, model: &mut Model) {
 fn check(txn: &ReadTxn, name: &[u8], model: &Model) {
     let hash = Hash::open(txn, name).unwrap();
     assert_eq!(hash.exists(), !model.is_empty());
-    assert_eq!(hash.len(), model.len() as u64);
+    assert_eq!(hash.len(txn).unwrap(), model.len() as u64);
     let mut rows = hash.rows(txn);
     let mut found = Model::new();
-    while let Some((row_key, value)) = rows.next().unwrap() {
-        found.insert(hash.field_of(row_key).to_vec(), value.to_vec());
+    while let Some(row) = rows.next().unwrap() {
+        found.insert(hash.field_of(row.row_key).to_vec(), row.value.to_vec());
     }
     assert_eq!(&found, model);
 
@@ -164,7 +164,7 @@ fn a_change_that_fails_changes_nothing() {
     let mut hash = Hash::open(&txn, b"k").unwrap();
     let refused = hash.update(&mut txn, b"f", |_| Err(Error::NOT_INTEGER));
     assert!(refused.is_err());
-    assert_eq!(hash.len(), 0);
+    assert_eq!(hash.len(&txn).unwrap(), 0);
     assert!(txn.is_clean());
 }
 

@@ -2,6 +2,7 @@
 
 use cairn_encoding::chunk::{decode_chunk_sub, decode_index_sub};
 use cairn_encoding::count as element_count;
+use cairn_encoding::field_expiry;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::stream::{self, Fields, Sub};
 use cairn_encoding::{CHUNK_SIZE, LIST_ORIGIN, score};
@@ -141,6 +142,22 @@ pub fn count_row(first: &[u8], value: &[u8]) -> Vec<String> {
     vec![short(first), elements]
 }
 
+/// A row that says when a field expires.
+pub fn field_row(field: &[u8], value: &[u8], now_ms: u64) -> Vec<String> {
+    match field_expiry::decode(value) {
+        Ok(at_ms) => {
+            let at = at_ms.to_string();
+            vec![short(field), ARROW.into(), at, expiry(at_ms, now_ms)]
+        }
+        Err(error) => vec![short(field), error.to_string()],
+    }
+}
+
+/// The same in the order of time.
+pub fn field_time_row(at_ms: u64, field: &[u8], now_ms: u64) -> Vec<String> {
+    vec![at_ms.to_string(), expiry(at_ms, now_ms), short(field)]
+}
+
 pub fn short(bytes: &[u8]) -> String {
     text::quoted(bytes, SHORT)
 }
@@ -197,7 +214,16 @@ pub fn facts(metadata: &Metadata<'_>, flags: u8, now_ms: u64) -> Vec<[String; 3]
             let meaning = format!("bytes, in up to {chunks} chunks of {CHUNK_SIZE}");
             facts.push(fact("length", length, meaning));
         }
-        Body::Collection { size, .. } => facts.push(fact("size", size, String::new())),
+        Body::Collection { size, fields, .. } => {
+            facts.push(fact("size", size, String::new()));
+            if let Some(fields) = fields {
+                let [first, last] =
+                    [fields.first_ms, fields.last_ms].map(|at_ms| (at_ms, expiry(at_ms, now_ms)));
+                facts.push(fact("fields", fields.count, "that expire".into()));
+                facts.push(fact("first_ms", first.0, first.1));
+                facts.push(fact("last_ms", last.0, last.1));
+            }
+        }
         Body::List {
             size, head, tail, ..
         } => {
@@ -228,6 +254,9 @@ pub fn metadata_layout(body: &Body<'_>) -> &'static str {
     match body {
         Body::Inline(_) => "flags | expire_ms | value",
         Body::Chunked { .. } => "flags | expire_ms | version | length",
+        Body::Collection {
+            fields: Some(_), ..
+        } => "flags | expire_ms | version | size | fields | first_ms | last_ms",
         Body::Collection { .. } => "flags | expire_ms | version | size",
         Body::List { .. } => "flags | expire_ms | version | size | head | tail",
         Body::Stream { .. } => {
@@ -240,6 +269,9 @@ pub fn metadata_layout(body: &Body<'_>) -> &'static str {
 pub fn metadata_fields(body: &Body<'_>) -> &'static [usize] {
     match body {
         Body::Inline(_) => &[1, 8],
+        Body::Collection {
+            fields: Some(_), ..
+        } => &[1, 8, 8, 8, 8, 8],
         Body::Chunked { .. } | Body::Collection { .. } => &[1, 8, 8],
         Body::List { .. } => &[1, 8, 8, 8, 8],
         Body::Stream { .. } => &[1, 8, 8, 8, 8, 8, stream::ID_LEN, stream::ID_LEN],
@@ -255,8 +287,13 @@ fn flags_in_words(metadata: &Metadata<'_>) -> String {
     let particular = match metadata.body {
         Body::Chunked { .. } => "bit 4: chunked; ",
         Body::Collection {
-            is_counted: true, ..
-        } => "bit 5: counted; ",
+            is_counted, fields, ..
+        } => match (is_counted, fields.is_some()) {
+            (true, true) => "bit 6: fields expire; bit 5: counted; ",
+            (false, true) => "bit 6: fields expire; ",
+            (true, false) => "bit 5: counted; ",
+            (false, false) => "",
+        },
         _ => "",
     };
     let code = kind as u8;

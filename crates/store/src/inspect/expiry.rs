@@ -4,7 +4,8 @@
 //! a plain SET left behind are anywhere. The family is searched for them as far as that is reasonable.
 
 use cairn_encoding::KEYSPACE_ID;
-use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::metadata::Body;
+use cairn_encoding::row::{self, RowBytes, RowKey};
 use cairn_engine::Family;
 
 use super::page::{Entry, Page, Standing};
@@ -14,24 +15,25 @@ use crate::error::Result;
 /// How many expiry rows, of all keys, are looked at: about a second's work.
 const SEARCHED: usize = 1_000_000;
 
-/// What a search found: the times at which rows say that the key expires.
+/// What a search found: the times at which rows say that the key expires, or with a version that fields do.
 struct Found {
-    times: Vec<u64>,
+    times: Vec<(u64, Option<u64>)>,
     is_whole: bool,
 }
 
 impl<S: RowSource> Subject<'_, S> {
     pub(super) fn print_expiry(&self, page: &mut Page, life: &Life<'_>) -> Result<()> {
-        let named = match life {
-            Life::Known(metadata) => metadata.expire_ms,
-            _ => 0,
-        };
+        let named = named_times(life);
         let mut found = self.find_expiry_rows()?;
-        let has_named = named != 0 && self.has_expiry_row(named)?;
-        if has_named && !found.times.contains(&named) {
-            found.times.push(named);
+        let mut missing = Vec::new();
+        for time in named.iter().flatten() {
+            if !self.has_expiry_row(*time)? {
+                missing.push(*time);
+            } else if !found.times.contains(time) {
+                found.times.push(*time);
+            }
         }
-        if found.times.is_empty() && named == 0 && found.is_whole {
+        if found.times.is_empty() && missing.is_empty() && found.is_whole {
             return Ok(());
         }
         page.gap();
@@ -39,16 +41,16 @@ impl<S: RowSource> Subject<'_, S> {
         page.line("expiry", &layout);
         let limit = self.detail.limit;
         let times = found.times.iter().take(limit);
-        let entries = times.map(|&at_ms| self.expiry_entry(at_ms, named, life));
+        let entries = times.map(|&time| self.expiry_entry(time, &named, life));
         page.entries(&entries.collect::<Vec<_>>());
         if found.times.len() > limit {
             page.more(limit);
         }
-        if named != 0 && !has_named {
-            let date = describe::expiry(named, self.now_ms);
+        for (at_ms, _) in missing {
+            let date = describe::expiry(at_ms, self.now_ms);
             page.line(
                 "  missing",
-                &format!("{named}  {date}: the metadata says so, no row does"),
+                &format!("{at_ms}  {date}: the metadata says so, no row does"),
             );
         }
         if !found.is_whole {
@@ -67,35 +69,73 @@ impl<S: RowSource> Subject<'_, S> {
                 let is_whole = true;
                 return Ok(Found { times, is_whole });
             };
-            if row::metadata_key_of_expiry(row_key) == Ok(self.key.metadata())
-                && let Ok(RowKey::Expiry { at_ms, .. }) = RowKey::decode_expiry(row_key)
-            {
-                times.push(at_ms);
+            if row::metadata_key_of_expiry(row_key) == Ok(self.key.metadata()) {
+                match RowKey::decode_expiry(row_key) {
+                    Ok(RowKey::Expiry { at_ms, .. }) => times.push((at_ms, None)),
+                    Ok(RowKey::FieldsExpiry { at_ms, version, .. }) => {
+                        times.push((at_ms, Some(version)));
+                    }
+                    _ => {}
+                }
             }
         }
         let is_whole = rows.next()?.is_none();
         Ok(Found { times, is_whole })
     }
 
-    fn has_expiry_row(&self, at_ms: u64) -> Result<bool> {
-        let row = self.source.row(Family::Expiry, &self.key.expiry(at_ms))?;
+    fn has_expiry_row(&self, time: (u64, Option<u64>)) -> Result<bool> {
+        let row = self.source.row(Family::Expiry, &self.expiry_row(time))?;
         Ok(row.is_some())
     }
 
-    fn expiry_entry(&self, at_ms: u64, named: u64, life: &Life<'_>) -> Entry {
+    fn expiry_row(&self, (at_ms, version): (u64, Option<u64>)) -> RowBytes {
+        match version {
+            None => self.key.expiry(at_ms),
+            Some(version) => self.key.fields_expiry(at_ms, version),
+        }
+    }
+
+    fn expiry_entry(
+        &self,
+        time: (u64, Option<u64>),
+        named: &[Option<(u64, Option<u64>)>; 2],
+        life: &Life<'_>,
+    ) -> Entry {
+        let (at_ms, version) = time;
         let standing = match life {
             Life::Damaged(_) => Standing::Unknown,
-            _ if at_ms == named => self.standing_at(at_ms),
+            _ if named.contains(&Some(time)) => self.standing_at(at_ms),
             // The key has another expiry by now, or none, or is gone.
             _ => Standing::Dead,
         };
-        let row_key = self.key.expiry(at_ms);
+        let row_key = self.expiry_row(time);
         let mut fields = vec![8, 8];
         fields.extend(self.prefix_fields());
+        let mut cells = vec![at_ms.to_string(), describe::expiry(at_ms, self.now_ms)];
+        if let Some(version) = version {
+            cells.push(format!("fields of version {version}"));
+        }
         Entry {
             standing,
-            cells: vec![at_ms.to_string(), describe::expiry(at_ms, self.now_ms)],
+            cells,
             raw: self.raw((&row_key, &fields), (&[], &[])),
         }
     }
+}
+
+/// When the metadata says that the key expires, and its fields.
+fn named_times(life: &Life<'_>) -> [Option<(u64, Option<u64>)>; 2] {
+    let Life::Known(metadata) = life else {
+        return [None; 2];
+    };
+    let fields = match metadata.body {
+        Body::Collection {
+            version,
+            fields: Some(fields),
+            ..
+        } => Some((fields.first_ms, Some(version))),
+        _ => None,
+    };
+    let at_ms = metadata.expire_ms;
+    [(at_ms != 0).then_some((at_ms, None)), fields]
 }

@@ -4,6 +4,7 @@
 //! present life behind the rows of earlier ones, which sort before it. What is over the limit is not
 //! walked either, but passed by a seek.
 
+use cairn_encoding::field_expiry;
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::Body;
 use cairn_encoding::row::{self, RowKey, SCORE_LEN, VERSION_LEN};
@@ -21,6 +22,9 @@ enum Part {
     Version(u64),
     /// The count rows of a version.
     Counts(u64),
+    /// What says when fields expire, by name and by time.
+    Fields(u64),
+    FieldTimes(u64),
     Legacy,
     Damaged,
 }
@@ -78,7 +82,7 @@ impl<S: RowSource> Subject<'_, S> {
                 self.print_section(page, family, life, full);
             }
             let Some(open) = &mut section else { continue };
-            let standing = self.standing(&decoded, life, staged);
+            let standing = self.standing(&decoded, value, life, staged);
             if allowance.take(standing) {
                 let entry = self.entry(standing, decoded, life, row_key, value);
                 open.entries.push(entry);
@@ -98,6 +102,7 @@ impl<S: RowSource> Subject<'_, S> {
     fn standing(
         &self,
         row: &Result<RowKey<'_>, DecodeError>,
+        value: &[u8],
         life: &Life<'_>,
         staged: &[u64],
     ) -> Standing {
@@ -114,6 +119,13 @@ impl<S: RowSource> Subject<'_, S> {
             }
             Ok(RowKey::Score { version, .. } | RowKey::Count { version, .. }) => {
                 self.standing_of_version(version, life, staged)
+            }
+            Ok(RowKey::Field { version, .. }) => {
+                let at_ms = field_expiry::decode(value).unwrap_or(0);
+                self.standing_of_time(version, at_ms, life, staged)
+            }
+            Ok(RowKey::FieldTime { version, at_ms, .. }) => {
+                self.standing_of_time(version, at_ms, life, staged)
             }
             Ok(RowKey::Legacy { .. }) => match life {
                 Life::None => Standing::Live,
@@ -133,6 +145,24 @@ impl<S: RowSource> Subject<'_, S> {
                 self.standing_at(metadata.expire_ms)
             }
             _ => Standing::Dead,
+        }
+    }
+
+    /// What says that a field expires before the first of them is not true any more.
+    fn standing_of_time(
+        &self,
+        version: u64,
+        at_ms: u64,
+        life: &Life<'_>,
+        staged: &[u64],
+    ) -> Standing {
+        match life.body_of(version) {
+            Some(Body::Collection { fields, .. })
+                if fields.is_none_or(|fields| at_ms < fields.first_ms) =>
+            {
+                Standing::Dead
+            }
+            _ => self.standing_of_version(version, life, staged),
         }
     }
 
@@ -158,6 +188,14 @@ impl<S: RowSource> Subject<'_, S> {
             Ok(RowKey::Count { first, .. }) => {
                 fields.extend([VERSION_LEN, SCORE_LEN]);
                 describe::count_row(first, value)
+            }
+            Ok(RowKey::Field { field, .. }) => {
+                fields.extend([VERSION_LEN, SCORE_LEN]);
+                describe::field_row(field, value, self.now_ms)
+            }
+            Ok(RowKey::FieldTime { at_ms, field, .. }) => {
+                fields.extend([VERSION_LEN, SCORE_LEN, 8]);
+                describe::field_time_row(at_ms, field, self.now_ms)
             }
             Ok(RowKey::Legacy { .. }) => match LegacyString::decode(value) {
                 Ok(legacy) => {
@@ -195,6 +233,13 @@ impl<S: RowSource> Subject<'_, S> {
             Ok(RowKey::Score { version, .. }) => {
                 return Some(self.key.count(version, b"").to_vec());
             }
+            // Some of each kind are shown.
+            Ok(RowKey::FieldTime { version, .. }) => {
+                return Some(self.key.field(version, b"").to_vec());
+            }
+            Ok(RowKey::Field { version, .. }) => {
+                return Some(self.key.count(version, b"").to_vec());
+            }
             Ok(RowKey::Count { version, .. }) => (version, &[][..]),
             _ => return None,
         };
@@ -220,6 +265,12 @@ impl<S: RowSource> Subject<'_, S> {
             }
             (Part::Counts(version), _) => {
                 format!("prefix | version {version} | ff × 8 | first → count")
+            }
+            (Part::Fields(version), _) => {
+                format!("prefix | version {version} | ff × 7 fe | field → expire_ms")
+            }
+            (Part::FieldTimes(version), _) => {
+                format!("prefix | version {version} | ff × 7 fd | expire_ms | field → (empty)")
             }
             (Part::Version(version), _) => {
                 let layout = describe::data_layout(life.body_of(version));
@@ -259,6 +310,8 @@ fn part_of(row: &Result<RowKey<'_>, DecodeError>) -> Part {
     match *row {
         Ok(RowKey::Data { version, .. } | RowKey::Score { version, .. }) => Part::Version(version),
         Ok(RowKey::Count { version, .. }) => Part::Counts(version),
+        Ok(RowKey::Field { version, .. }) => Part::Fields(version),
+        Ok(RowKey::FieldTime { version, .. }) => Part::FieldTimes(version),
         Ok(RowKey::Legacy { .. }) => Part::Legacy,
         Ok(_) | Err(_) => Part::Damaged,
     }

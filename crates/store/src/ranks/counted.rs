@@ -260,6 +260,7 @@ impl Collection {
     pub fn any(&self, txn: &ReadTxn) -> Result<Option<Vec<u8>>> {
         match self.len() {
             0 => Ok(None),
+            _ if self.may_hide(txn) => self.any_live(txn),
             size => self.nth(txn, fastrand::u64(..size)),
         }
     }
@@ -274,6 +275,9 @@ impl Collection {
         let Some(ranking) = self.ranking_to_ask(txn)? else {
             return Ok(None);
         };
+        if self.may_hide(txn) {
+            return self.live_jumps(txn, wanted, may_repeat);
+        }
         let ranks = match may_repeat {
             true => (0..wanted).map(|_| fastrand::u64(..self.len())).collect(),
             false => different(&mut Rng::new(), wanted, self.len()),
@@ -291,6 +295,20 @@ impl Collection {
         Ok(Some(Jumps {
             rows: self.ordered_rows(txn, Direction::Forward),
             places: places.into_iter(),
+        }))
+    }
+}
+
+impl Collection {
+    /// The same where some are due: they are looked up at once.
+    fn live_jumps(&self, txn: &ReadTxn, wanted: u64, may_repeat: bool) -> Result<Option<Jumps>> {
+        let drawn = self.draw_live(txn, wanted, may_repeat)?;
+        Ok(drawn.map(|drawn| {
+            let places: Vec<_> = drawn.into_iter().map(|row_key| (row_key, 0)).collect();
+            Jumps {
+                rows: self.ordered_rows(txn, Direction::Forward),
+                places: places.into_iter(),
+            }
         }))
     }
 }

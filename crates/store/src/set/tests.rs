@@ -203,6 +203,7 @@ fn members_popped_by_the_thousand_can_be_read_after_the_commit() {
             version: bench.open(b"set").collection().version(),
             size: 1000,
             is_counted: false,
+            fields: None,
         },
     };
     bench.txn.put_metadata(&key, &metadata, 0);

@@ -60,6 +60,7 @@ fn collection(kind: CollectionKind, version: u64, size: u64) -> Body<'static> {
         version,
         size,
         is_counted: false,
+        fields: None,
     }
 }
 
@@ -276,6 +277,7 @@ fn counts_that_are_not_the_number_of_elements() {
         version,
         size,
         is_counted: true,
+        fields: None,
     };
     let put_count = |txn: &mut WriteTxn, (name, version): (&str, u64), first: &[u8], elements| {
         let row = txn.key(name.as_bytes()).count(version, first);

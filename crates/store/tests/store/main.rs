@@ -5,6 +5,7 @@
 
 mod databases;
 mod expiry;
+mod field_expiry;
 mod garbage;
 mod legacy;
 mod ranks;

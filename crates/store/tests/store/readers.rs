@@ -78,8 +78,8 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "hash" => {
             let hash = Hash::open(txn, name).unwrap();
             Walk {
-                rows: hash.rows(txn),
-                size: hash.len(),
+                rows: hash.collection().rows(txn, cairn_store::Direction::Forward),
+                size: hash.len(txn).unwrap(),
                 text: Box::new(move |key, value| {
                     assert_eq!(hash.field_of(key), value);
                     utf8(value)

@@ -170,7 +170,7 @@ pub fn keys(txn: &ReadTxn) -> Vec<String> {
     let mut walk = cairn_store::keyspace::Walk::open(txn, &first);
     let mut names = Vec::new();
     while let Some(met) = walk.next().unwrap() {
-        if !cairn_encoding::metadata::has_expired(met.expire_ms, txn.now_ms()) {
+        if !met.has_expired(txn.now_ms()) {
             names.push(String::from_utf8(met.name.to_vec()).unwrap());
         }
     }
@@ -214,11 +214,14 @@ pub fn hgetall(txn: &ReadTxn, name: &str) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let mut fields = Vec::new();
     while hash.exists()
-        && let Some((key, value)) = rows.next().unwrap()
+        && let Some(row) = rows.next().unwrap()
     {
-        fields.push((text(hash.field_of(key)), text(value)));
+        if !row.is_due {
+            fields.push((text(hash.field_of(row.row_key)), text(row.value)));
+        }
     }
-    assert_eq!(hash.len(), fields.len() as u64, "size of {name}");
+    let size = hash.len(txn).unwrap();
+    assert_eq!(size, fields.len() as u64, "size of {name}");
     fields
 }
 

@@ -30,7 +30,10 @@ pub fn of_key(txn: &ReadTxn, name: &[u8], most: usize) -> Result<Option<Vec<u8>>
         Shape::List { .. } => writing.list()?,
         Shape::Stream { .. } => stream::dump(&writing)?,
         Shape::Collection { kind, .. } => match kind {
-            CollectionKind::Hash => writing.hash()?,
+            CollectionKind::Hash => match writing.hash()? {
+                Some(dump) => dump,
+                None => return Ok(None),
+            },
             CollectionKind::Set => writing.set()?,
             CollectionKind::ZSet => writing.zset()?,
         },
@@ -91,20 +94,48 @@ impl Writing<'_> {
         Ok(Dump::of_list(nodes))
     }
 
-    fn hash(&self) -> Result<Dump> {
+    /// Nothing if all of its fields are due.
+    fn hash(&self) -> Result<Option<Dump>> {
         let hash = Hash::open(self.txn, self.name)?;
         let small = ENCODINGS.small_hash();
-        if hash.len() <= small.entries
+        let size = hash.len(self.txn)?;
+        if size == 0 {
+            return Ok(None);
+        }
+        if let Some(first_ms) = hash.first_expiry(self.txn)? {
+            return self.expiring_hash(&hash, size, first_ms).map(Some);
+        }
+        if size <= small.entries
             && let Some(fields) = self.small_hash(&hash, small)?
         {
-            return Ok(Dump::small_hash(fields));
+            return Ok(Some(Dump::small_hash(fields)));
         }
-        let mut dump = Dump::hash(hash.len());
+        let mut dump = Dump::hash(size);
         let mut rows = hash.rows(self.txn);
-        while let Some((row_key, value)) = rows.next()? {
+        while let Some(row) = rows.next()? {
             self.txn.step()?;
-            dump.part(hash.field_of(row_key));
-            dump.part(value);
+            if row.is_due {
+                continue;
+            }
+            dump.part(hash.field_of(row.row_key));
+            dump.part(row.value);
+            self.check(dump.size())?;
+        }
+        Ok(Some(dump))
+    }
+
+    /// In the form of Redis 7.4: that of 7.0 has none.
+    fn expiring_hash(&self, hash: &Hash, size: u64, first_ms: u64) -> Result<Dump> {
+        let mut dump = Dump::expiring_hash(size, first_ms);
+        let mut rows = hash.rows_with_times(self.txn);
+        while let Some(row) = rows.next()? {
+            self.txn.step()?;
+            if row.is_due {
+                continue;
+            }
+            dump.time(first_ms, row.expire_ms);
+            dump.part(hash.field_of(row.row_key));
+            dump.part(row.value);
             self.check(dump.size())?;
         }
         Ok(dump)
@@ -114,14 +145,17 @@ impl Writing<'_> {
     fn small_hash(&self, hash: &Hash, small: Small) -> Result<Option<Listpack>> {
         let mut fields = Listpack::default();
         let mut rows = hash.rows(self.txn);
-        while let Some((row_key, value)) = rows.next()? {
+        while let Some(row) = rows.next()? {
             self.txn.step()?;
-            let field = hash.field_of(row_key);
-            if !small.takes(field) || !small.takes(value) {
+            if row.is_due {
+                continue;
+            }
+            let field = hash.field_of(row.row_key);
+            if !small.takes(field) || !small.takes(row.value) {
                 return Ok(None);
             }
             fields.push(field);
-            fields.push(value);
+            fields.push(row.value);
             self.check(fields.size())?;
         }
         Ok(Some(fields))

@@ -146,6 +146,11 @@ fn build(
                 Item::Member(member) => Ok(builder.member(txn, member)?),
                 Item::Scored(member, score) => Ok(builder.scored(txn, member, score)?),
                 Item::Field(field, value) => Ok(builder.field(txn, field, value)?),
+                // Meanwhile it may have expired.
+                Item::FieldUntil(_, _, at_ms) if at_ms <= txn.now_ms() => Ok(()),
+                Item::FieldUntil(field, value, at_ms) => {
+                    Ok(builder.field_until(txn, field, value, at_ms)?)
+                }
                 _ => Err(Stopped::Corrupt),
             })?;
             match kind {

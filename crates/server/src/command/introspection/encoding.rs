@@ -67,11 +67,17 @@ pub fn encoding_of(txn: &ReadTxn, key: &Key, found: &Found<'_>) -> Result<&'stat
             kind,
             version,
             size,
+            fields,
             ..
         } => match kind {
             CollectionKind::Hash => {
                 let is_small = is_small(txn, key, version, size, ENCODINGS.small_hash())?;
-                if is_small { "listpack" } else { "hashtable" }
+                match (is_small, fields.is_some()) {
+                    // The name that Redis 7.4 has for it.
+                    (true, true) => "listpackex",
+                    (true, false) => "listpack",
+                    (false, _) => "hashtable",
+                }
             }
             CollectionKind::ZSet => {
                 // A score is kept as a number, and never too long.
