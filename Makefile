@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential crash clients apps conformance selftest fuzz bench \
+.PHONY: run build test lint unit scripts differential simulation crash clients apps conformance selftest fuzz bench \
         instructions larger-than-memory bench-depth depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
@@ -43,6 +43,11 @@ SEED ?= 1
 differential: build test-tools
 	$(CARGO) run --release --package cairn-tests --bin differential -- \
 	    --commands $(COMMANDS) --seed $(SEED)
+
+# Stories of a cluster in which everything goes wrong, each told by its seed: make simulation SEEDS=0..5000
+SEEDS ?= 0..2000
+simulation: build-tools
+	CAIRN_SEEDS=$(SEEDS) $(CARGO) test --release --package cairn-raft --lib -- --nocapture simulation
 
 # redis-py, ioredis and node-redis from their packages, and redis-cli; over TCP, TLS and a Unix socket.
 clients: build test-tools

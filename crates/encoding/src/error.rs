@@ -61,4 +61,7 @@ pub enum DecodeError {
 
     #[error("system key: unknown tag {tag:#04x}")]
     UnknownTag { tag: u8 },
+
+    #[error("{layout}: unknown tag {tag:#04x}")]
+    UnknownRaftTag { layout: &'static str, tag: u8 },
 }

@@ -10,8 +10,9 @@
 //!
 //! The remaining modules are the smaller layouts: [`score`] turns doubles into bytes that sort,
 //! [`chunk`] does so for chunk numbers and list indexes, [`count`] says how many elements lie where, [`field_expiry`]
-//! when fields of a hash expire, [`stream`] is a type with rows of several kinds, [`legacy`] reads strings of the format before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
-//! their place: it is what commits leave until their rows have got there.
+//! when fields of a hash expire, [`stream`] is a type with rows of several kinds, [`legacy`] reads strings of the format
+//! before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
+//! their place: it is what commits leave until their rows have got there. [`raft`] is the log of a cluster's node.
 //!
 //! Three rules hold throughout:
 //!
@@ -28,7 +29,8 @@ pub mod field_expiry;
 pub mod journal;
 pub mod legacy;
 pub mod metadata;
-mod reader;
+pub mod raft;
+pub mod reader;
 pub mod row;
 pub mod score;
 pub mod slot;

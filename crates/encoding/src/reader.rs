@@ -3,7 +3,7 @@
 
 use crate::DecodeError;
 
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     layout: &'static str,
     total: usize,
     rest: &'a [u8],

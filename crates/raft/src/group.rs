@@ -1,0 +1,258 @@
+//! One replica of one region, at work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cairn_encoding::raft::{LogId, Membership};
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Raft, RaftMetrics};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::consensus::{Place, Types, log_id, membership};
+use crate::error::StartError;
+use crate::log::{Log, RegionLog};
+use crate::machine::Machine;
+use crate::network::Peers;
+use crate::read::Barrier;
+use crate::runtime::{Instant, now, spawn};
+use crate::snapshot::Incoming;
+use crate::state_machine::StateMachine;
+use crate::transport::Transport;
+
+/// What a replica is for its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `ready`: its own first entry is applied, and so is all that any leader before it has acknowledged. Before that
+    /// it must not evaluate anything.
+    Leader { term: u64, ready: bool },
+    /// Of whom it believes that it leads.
+    Follower { leader: Option<Member> },
+    /// It failed, or was stopped.
+    Stopped,
+}
+
+/// A replica and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub replica: u64,
+    pub node: u64,
+}
+
+/// How a region fares, as seen by one of its replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub replica: u64,
+    pub role: Role,
+    pub term: u64,
+    pub last: Option<u64>,
+    pub committed: Option<LogId>,
+    pub applied: Option<LogId>,
+    pub purged: Option<LogId>,
+    pub log_bytes: u64,
+    pub membership: Membership,
+    /// Up to where the log of each other replica agrees with this one; known to a leader alone.
+    pub matched: BTreeMap<u64, Option<u64>>,
+}
+
+pub(crate) struct Group {
+    pub region: u64,
+    pub replica: u64,
+    pub raft: Raft<Types, StateMachine>,
+    pub log: RegionLog,
+    pub barrier: Barrier,
+    pub incoming: Incoming,
+    pub config: Arc<Config>,
+    /// When it was started, if it had voted before: see `votes`.
+    returned: Option<Instant>,
+    /// The last term in which it gave leadership away by itself.
+    transferred: AtomicU64,
+    role: watch::Receiver<Role>,
+}
+
+impl Group {
+    pub(crate) async fn start(
+        region: u64,
+        replica: u64,
+        log: &Log,
+        machine: Arc<dyn Machine>,
+        transport: Arc<dyn Transport>,
+        config: Arc<Config>,
+    ) -> Result<Arc<Group>, StartError> {
+        let openraft = config.openraft().map_err(StartError::config)?;
+        let log = log
+            .region(region, replica)
+            .await?
+            .bounded(config.message_bytes)
+            .applied_to(machine.clone());
+        let returned = log.has_voted().then(now);
+        let running = Arc::new(AtomicBool::new(false));
+        let machine = StateMachine::open(
+            region,
+            machine,
+            config.message_bytes as u64,
+            config.failure.clone(),
+            running.clone(),
+        )?;
+        let peers = Peers {
+            region,
+            replica,
+            transport,
+            config: config.clone(),
+        };
+        let raft = Raft::new(replica, Arc::new(openraft), peers, log.clone(), machine)
+            .await
+            .map_err(StartError::fatal)?;
+        running.store(true, Ordering::Release);
+        let role = watched_role(&raft, replica);
+        Ok(Arc::new(Group {
+            region,
+            replica,
+            raft,
+            log,
+            barrier: Barrier::default(),
+            incoming: Incoming::default(),
+            config,
+            returned,
+            transferred: AtomicU64::new(0),
+            role,
+        }))
+    }
+
+    pub(crate) fn metrics<T>(&self, read: impl FnOnce(&RaftMetrics<Types>) -> T) -> T {
+        read(&self.raft.metrics().borrow_watched())
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.metrics(|metrics| role(metrics, self.replica))
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Role> {
+        self.role.clone()
+    }
+
+    /// Whether it may vote for another. A replica that comes back has forgotten when it last heard of a leader, and to
+    /// whom it owes not to elect another: that leader may still read by its lease. So it waits for as long as any
+    /// lease lasts, and as candidates wait before they ask.
+    pub(crate) fn votes(&self) -> bool {
+        self.returned
+            .is_none_or(|returned| now() - returned >= self.config.election_timeout)
+    }
+
+    /// Whether it may read what it has applied, without asking anybody: it leads, has applied all that was acknowledged
+    /// before, and a quorum has just confirmed that none of them will elect another for a while.
+    pub(crate) fn holds_lease(&self) -> bool {
+        self.metrics(|metrics| {
+            let Role::Leader { term, ready: true } = role(metrics, self.replica) else {
+                return false;
+            };
+            // Those to whom it hands over are free to elect at once.
+            if self.transferred.load(Ordering::Acquire) >= term {
+                return false;
+            }
+            let voters: BTreeSet<u64> = metrics.membership_config.voter_ids().collect();
+            // One that removes itself hands over when it is done with that.
+            if !voters.contains(&self.replica) {
+                return false;
+            }
+            voters.len() == 1
+                || metrics
+                    .last_quorum_acked
+                    .is_some_and(|acked| now() - acked.into_inner() < self.config.lease())
+        })
+    }
+
+    /// Whether a quorum has been heard of lately.
+    pub(crate) fn has_quorum(&self) -> bool {
+        self.metrics(|metrics| {
+            let voters: BTreeSet<u64> = metrics.membership_config.voter_ids().collect();
+            voters == BTreeSet::from([self.replica])
+                || metrics.last_quorum_acked.is_some_and(|acked| {
+                    now() - acked.into_inner() < self.config.election_timeout * 2
+                })
+        })
+    }
+
+    /// From now on, whatever this replica is told, it reads only after having asked.
+    pub(crate) fn gives_up_lease(&self, term: u64) {
+        self.transferred.fetch_max(term, Ordering::AcqRel);
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let log_bytes = self.log.bytes();
+        self.metrics(|metrics| Status {
+            replica: self.replica,
+            role: role(metrics, self.replica),
+            term: metrics.current_term,
+            last: metrics.last_log_index,
+            committed: metrics.local_committed.as_ref().map(log_id),
+            applied: metrics.last_applied.as_ref().map(log_id),
+            purged: metrics.purged.as_ref().map(log_id),
+            log_bytes,
+            membership: membership(metrics.membership_config.membership()),
+            matched: metrics
+                .replication
+                .iter()
+                .flatten()
+                .map(|(replica, matched)| (*replica, matched.as_ref().map(|id| id.index)))
+                .collect(),
+        })
+    }
+
+    /// Who leads, if this is known.
+    pub(crate) fn hint(&self) -> Option<Member> {
+        match self.role() {
+            Role::Follower { leader } => leader,
+            Role::Leader { .. } | Role::Stopped => None,
+        }
+    }
+}
+
+pub(crate) fn member(replica: Option<u64>, place: Option<Place>) -> Option<Member> {
+    Some(Member {
+        replica: replica?,
+        node: place?.node,
+    })
+}
+
+fn role(metrics: &RaftMetrics<Types>, replica: u64) -> Role {
+    if metrics.running_state.is_err() {
+        return Role::Stopped;
+    }
+    // The vote is the last that is on the disk, and the term the latest that was heard of.
+    let vote = &metrics.vote;
+    let term = vote.leader_id.term;
+    let leads = metrics.state.is_leader()
+        && vote.committed
+        && vote.leader_id.voted_for == replica
+        && metrics.current_term == term;
+    if leads {
+        let applied = metrics.last_applied.as_ref();
+        let ready = applied.is_some_and(|applied| applied.leader_id.term == term);
+        return Role::Leader { term, ready };
+    }
+    let leader = metrics
+        .current_leader
+        .filter(|leader| *leader != replica)
+        .and_then(|leader| {
+            let place = metrics.membership_config.get_node(&leader).copied();
+            member(Some(leader), place)
+        });
+    Role::Follower { leader }
+}
+
+/// Follows the role, for whoever wants to know when it changes.
+fn watched_role(raft: &Raft<Types, StateMachine>, replica: u64) -> watch::Receiver<Role> {
+    let mut metrics = raft.metrics();
+    let first = role(&metrics.borrow_watched(), replica);
+    let (sender, receiver) = watch::channel(first);
+    spawn(async move {
+        while metrics.changed().await.is_ok() {
+            let now = role(&metrics.borrow_and_update(), replica);
+            sender.send_if_modified(|before| std::mem::replace(before, now) != now);
+        }
+        sender.send_replace(Role::Stopped);
+    });
+    receiver
+}

@@ -1,0 +1,123 @@
+//! What other nodes ask of this one's replicas.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+
+use crate::consensus::{Types, log_id, raft_log_id, raft_vote, vote};
+use crate::group::Group;
+use crate::machine::Machine;
+use crate::message::{Appended, Call, Candidacy, Request, Response};
+use crate::node::Node;
+
+impl Node {
+    pub(crate) async fn answer(&self, request: Bytes) -> Bytes {
+        let response = match Request::decode(&request) {
+            Err(error) => Response::Refused(error.to_string()),
+            Ok(request) => match self.group(request.region) {
+                // It may have been, or come to be.
+                Some(group) if group.replica == request.to => {
+                    group.answer(request.call, self.machine()).await
+                }
+                _ => Response::Refused(format!(
+                    "no replica {} of region {}",
+                    request.to, request.region
+                )),
+            },
+        };
+        response.encode()
+    }
+}
+
+impl Group {
+    async fn answer(self: &Arc<Self>, call: Call, machine: &Arc<dyn Machine>) -> Response {
+        match call {
+            Call::Append {
+                vote,
+                prev,
+                committed,
+                entries,
+            } => {
+                let request = AppendEntriesRequest {
+                    vote: raft_vote(vote),
+                    prev_log_id: prev.map(raft_log_id),
+                    entries,
+                    leader_commit: committed.map(raft_log_id),
+                };
+                match self.raft.append_entries(request).await {
+                    Ok(response) => Response::Appended(appended(response)),
+                    Err(error) => Response::Refused(error.to_string()),
+                }
+            }
+            Call::Vote(_) | Call::PreVote(_) if !self.votes() => {
+                Response::Refused("it has just come back".to_string())
+            }
+            Call::Vote(candidacy) => voted(self.raft.vote(candidate(candidacy)).await),
+            Call::PreVote(candidacy) => voted(self.raft.pre_vote(candidate(candidacy)).await),
+            Call::Transfer { vote, to, last } => {
+                let last = last.map(raft_log_id);
+                let request = TransferLeaderRequest::new(raft_vote(vote), to, last);
+                match self.raft.handle_transfer_leader(request).await {
+                    Ok(Ok(())) => Response::Done,
+                    Ok(Err(error)) => Response::Refused(error.to_string()),
+                    Err(error) => Response::Refused(error.to_string()),
+                }
+            }
+            Call::Begin {
+                vote: leader,
+                transfer,
+                applied,
+            } => {
+                let own = self.raft.metrics().borrow_watched().vote;
+                if own > raft_vote(leader) {
+                    return Response::Installed(vote(&own));
+                }
+                self.incoming
+                    .begin(machine, self.region, transfer, leader, applied)
+                    .await
+            }
+            Call::Piece {
+                transfer,
+                number,
+                bytes,
+            } => self.incoming.piece(transfer, number, bytes).await,
+            Call::End { transfer, pieces } => self.incoming.end(&self.raft, transfer, pieces).await,
+            Call::Read => match self.confirm().await {
+                Ok(id) => Response::Read(id),
+                Err(error) => Response::Refused(error.to_string()),
+            },
+        }
+    }
+}
+
+fn appended(response: AppendEntriesResponse<Types>) -> Appended {
+    match response {
+        AppendEntriesResponse::Success => Appended::All,
+        AppendEntriesResponse::PartialSuccess(id) => Appended::UpTo(id.as_ref().map(log_id)),
+        AppendEntriesResponse::Conflict => Appended::Conflict,
+        AppendEntriesResponse::HigherVote(higher) => Appended::Higher(vote(&higher)),
+    }
+}
+
+fn candidate(candidacy: Candidacy) -> VoteRequest<Types> {
+    VoteRequest {
+        vote: raft_vote(candidacy.vote),
+        last_log_id: candidacy.last.map(raft_log_id),
+        leadership_transfer: candidacy.transfer,
+    }
+}
+
+fn voted<E: ToString>(result: Result<VoteResponse<Types>, E>) -> Response {
+    match result {
+        Ok(response) => Response::Voted {
+            vote: vote(&response.vote),
+            granted: response.vote_granted,
+            last: response.last_log_id.as_ref().map(log_id),
+        },
+        Err(error) => Response::Refused(error.to_string()),
+    }
+}

@@ -1,0 +1,67 @@
+//! Changing who belongs to a region, and who leads it.
+
+use std::collections::BTreeSet;
+
+use openraft::errors::{ClientWriteError, RaftError};
+
+use crate::consensus::{Place, Types};
+use crate::error::MembershipError;
+use crate::group::{Group, Member, Role, member};
+
+type Changed = Result<(), MembershipError>;
+
+impl Group {
+    /// Adds a replica that learns. It has no vote, so it may be as far behind as it is.
+    pub(crate) async fn add_learner(&self, new: Member) -> Changed {
+        let place = Place { node: new.node };
+        let added = self.raft.add_learner(new.replica, place, false).await;
+        added.map(|_| ()).map_err(|error| self.not_changed(error))
+    }
+
+    /// Makes these replicas the voters, by a joint change. All of them must be members; those that were voters and are
+    /// none of these are removed.
+    pub(crate) async fn change_voters(&self, voters: BTreeSet<u64>) -> Changed {
+        let changed = self.raft.change_membership(voters, false).await;
+        changed.map(|_| ()).map_err(|error| self.not_changed(error))
+    }
+
+    /// Removes a replica that learns.
+    pub(crate) async fn remove_learner(&self, replica: u64) -> Changed {
+        let change = openraft::ChangeMembers::RemoveNodes(BTreeSet::from([replica]));
+        let changed = self.raft.change_membership(change, false).await;
+        changed.map(|_| ()).map_err(|error| self.not_changed(error))
+    }
+
+    /// Asks another voter to lead from now on. Whether it does shows in the role.
+    pub(crate) async fn transfer(&self, to: u64) -> Changed {
+        let Role::Leader { term, .. } = self.role() else {
+            return Err(MembershipError::NotLeader(self.hint()));
+        };
+        let is_voter = self.metrics(|metrics| {
+            metrics
+                .membership_config
+                .voter_ids()
+                .any(|voter| voter == to)
+        });
+        if !is_voter || to == self.replica {
+            let why = format!("replica {to} cannot take over");
+            return Err(MembershipError::Refused(why));
+        }
+        // Before anybody else may be elected.
+        self.gives_up_lease(term);
+        let asked = self.raft.trigger().transfer_leader(to).await;
+        asked.map_err(|error| MembershipError::Refused(error.to_string()))
+    }
+
+    fn not_changed(&self, error: RaftError<Types, ClientWriteError<Types>>) -> MembershipError {
+        match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+                MembershipError::NotLeader(member(forward.leader_id, forward.leader_node))
+            }
+            RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => {
+                MembershipError::Unknown
+            }
+            RaftError::APIError(error) => MembershipError::Refused(error.to_string()),
+        }
+    }
+}

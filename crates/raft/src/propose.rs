@@ -1,0 +1,80 @@
+//! Bringing a batch into a region's log, and finding out what became of it.
+
+use bytes::Bytes;
+use openraft::errors::{ClientWriteError, ForwardReason};
+use openraft::impls::ProgressResponder;
+use openraft::raft::ClientWriteResult;
+
+use crate::consensus::{Batch, Types};
+use crate::error::Outcome;
+use crate::group::{Group, Role, member};
+use crate::runtime::within;
+
+/// The longest batch: it must fit into one message.
+pub const MAX_PAYLOAD: usize = 256 * 1024 * 1024;
+
+impl Group {
+    pub(crate) async fn propose(&self, term: u64, epoch: u64, payload: Bytes) -> Outcome {
+        if payload.len() > MAX_PAYLOAD {
+            return Outcome::TooLarge;
+        }
+        let batch = Batch {
+            timestamp_ms: (self.config.wall_clock)(),
+            epoch,
+            payload,
+        };
+        let (responder, mut done) =
+            ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
+        // openraft compares the term when it appends. So what was evaluated in a term that has ended is refused, also if
+        // this replica leads again.
+        let sent = self
+            .raft
+            .write(batch)
+            .with_leader(term)
+            .responder(responder)
+            .await;
+        if sent.is_err() {
+            // It has stopped, and never saw it.
+            return Outcome::NotLeader(None);
+        }
+        // Most are done at once. A replica that has lost its quorum may never learn what became of the rest.
+        let mut lost = 0;
+        while lost < 2 {
+            match within(self.config.election_timeout, &mut done).await {
+                Some(Ok(result)) => return outcome(result),
+                Some(Err(_)) => return Outcome::Unknown,
+                None if self.leads(term) && self.has_quorum() => lost = 0,
+                None => lost += 1,
+            }
+        }
+        Outcome::Unknown
+    }
+
+    pub(crate) fn leads(&self, in_term: u64) -> bool {
+        matches!(self.role(), Role::Leader { term, .. } if term == in_term)
+    }
+}
+
+fn outcome(result: ClientWriteResult<Types>) -> Outcome {
+    match result {
+        Ok(applied) => Outcome::Applied {
+            index: applied.log_id.index,
+            response: applied.data,
+        },
+        // Refused before it was appended.
+        Err(ClientWriteError::ForwardToLeader(forward)) => {
+            match (
+                forward.reason,
+                member(forward.leader_id, forward.leader_node),
+            ) {
+                (ForwardReason::NotLeader, Some(leader)) => Outcome::NotLeader(Some(leader)),
+                _ => Outcome::Stale,
+            }
+        }
+        // It was in the log of a leader, and others may have it.
+        Err(ClientWriteError::LogEntryDiscarded(_)) => Outcome::Unknown,
+        Err(
+            ClientWriteError::ChangeMembershipError(_) | ClientWriteError::PreconditionFailed(_),
+        ) => Outcome::Stale,
+    }
+}

@@ -1,0 +1,99 @@
+//! Reading what is certainly the latest.
+//!
+//! A leader that holds its lease reads at once: whatever was acknowledged, it has applied before. Otherwise
+//! it asks the others whether it still leads, once for all reads that wait. A read never joins a question that
+//! was asked before it came.
+
+use std::sync::Arc;
+
+use cairn_encoding::raft::LogId;
+use openraft::LinearizerOption;
+use openraft::errors::{LinearizableReadError, RaftError};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::consensus::log_id;
+use crate::error::ReadError;
+use crate::group::{Group, member};
+use crate::runtime::{spawn, within};
+
+type Answer = Result<LogId, ReadError>;
+
+/// Those who wait for the next question.
+#[derive(Default)]
+pub(crate) struct Barrier {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    asking: bool,
+    next: Vec<oneshot::Sender<Answer>>,
+}
+
+impl Group {
+    /// Waits until this replica has applied all that was acknowledged before the call, as its leader.
+    pub(crate) async fn read_barrier(self: &Arc<Self>) -> Result<(), ReadError> {
+        if self.holds_lease() {
+            return Ok(());
+        }
+        self.confirm().await.map(|_| ())
+    }
+
+    /// Makes sure that it leads, and returns what has to be applied before a read that came before the call; here it is.
+    pub(crate) async fn confirm(self: &Arc<Self>) -> Answer {
+        let (told, answer) = oneshot::channel();
+        let first = {
+            let mut waiting = self.barrier.waiting.lock();
+            waiting.next.push(told);
+            !std::mem::replace(&mut waiting.asking, true)
+        };
+        if first {
+            let group = self.clone();
+            spawn(async move { group.ask_while_anybody_waits().await });
+        }
+        answer.await.unwrap_or(Err(ReadError::NoQuorum))
+    }
+
+    async fn ask_while_anybody_waits(&self) {
+        loop {
+            let those = {
+                let mut waiting = self.barrier.waiting.lock();
+                if waiting.next.is_empty() {
+                    waiting.asking = false;
+                    return;
+                }
+                std::mem::take(&mut waiting.next)
+            };
+            // The group is silent while a snapshot is installed.
+            let patience = self.config.election_timeout * 3;
+            let answer = within(patience, self.ask()).await;
+            let answer = answer.unwrap_or(Err(ReadError::NoQuorum));
+            for waiting in those {
+                waiting.send(answer.clone()).ok();
+            }
+        }
+    }
+
+    async fn ask(&self) -> Answer {
+        let config = &self.config;
+        let option = LinearizerOption::new(Some(config.lease()), true)
+            .with_wait_timeout(config.election_timeout);
+        let linearizer = match self.raft.get_read_linearizer(option).await {
+            Ok(linearizer) => linearizer,
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                let leader = member(forward.leader_id, forward.leader_node)
+                    .filter(|leader| leader.replica != self.replica);
+                return Err(ReadError::NotLeader(leader));
+            }
+            Err(_) => return Err(ReadError::NoQuorum),
+        };
+        match linearizer
+            .try_await_ready(&self.raft, Some(config.election_timeout))
+            .await
+        {
+            Ok(Ok(state)) => Ok(log_id(state.read_log_id().log_id())),
+            _ => Err(ReadError::NoQuorum),
+        }
+    }
+}
