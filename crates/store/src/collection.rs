@@ -39,6 +39,7 @@ struct Stored {
 
 impl Collection {
     /// Opens the collection, absent or not; an error if the key holds something else.
+    #[inline]
     pub fn open(txn: &ReadTxn, name: &[u8], kind: CollectionKind) -> Result<Collection> {
         let key = txn.key(name);
         let mut collection = Collection {
@@ -255,10 +256,14 @@ impl Collection {
     }
 
     /// Writes the metadata row if the size changed, or deletes the key if nothing is left.
+    #[inline]
     pub fn save(self, txn: &mut WriteTxn) {
-        if self.stored == Some(self.written()) {
-            return;
+        if self.stored != Some(self.written()) {
+            self.save_change(txn);
         }
+    }
+
+    fn save_change(&self, txn: &mut WriteTxn) {
         if self.size == 0 {
             if self.stored.is_some() {
                 txn.remove_metadata(&self.key, self.expire_ms);

@@ -23,6 +23,7 @@ use crate::txn::{ReadTxn, Row, WriteTxn};
 pub struct Hash(Collection);
 
 impl Hash {
+    #[inline]
     pub fn open(txn: &ReadTxn, name: &[u8]) -> Result<Hash> {
         Collection::open(txn, name, CollectionKind::Hash).map(Hash)
     }
@@ -157,6 +158,7 @@ impl Hash {
     }
 
     /// Writes the metadata: to be called after the last change.
+    #[inline]
     pub fn save(self, txn: &mut WriteTxn) {
         self.0.save(txn);
     }

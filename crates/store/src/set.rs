@@ -30,6 +30,7 @@ pub struct Set(Collection);
 
 impl Set {
     /// Opens the set, absent or not; an error if the key holds something else.
+    #[inline]
     pub fn open(txn: &ReadTxn, name: &[u8]) -> Result<Set> {
         Collection::open(txn, name, CollectionKind::Set).map(Set)
     }
@@ -110,6 +111,7 @@ impl Set {
     }
 
     /// Writes the metadata: to be called after the last change.
+    #[inline]
     pub fn save(self, txn: &mut WriteTxn) {
         self.0.save(txn);
     }

@@ -60,6 +60,7 @@ pub enum Update {
 pub struct Zset(Collection);
 
 impl Zset {
+    #[inline]
     pub fn open(txn: &ReadTxn, name: &[u8]) -> Result<Zset> {
         Collection::open(txn, name, CollectionKind::ZSet).map(Zset)
     }
@@ -159,6 +160,7 @@ impl Zset {
     }
 
     /// Writes the metadata: to be called after the last change.
+    #[inline]
     pub fn save(self, txn: &mut WriteTxn) {
         self.0.save(txn);
     }
