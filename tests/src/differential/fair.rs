@@ -14,6 +14,8 @@ const NEAR_NOW: std::ops::Range<i64> = 1_700_000_000..3_000_000_000;
 const OVERFLOWS: i64 = i64::MAX - 1_000_000_000_000;
 /// How far SETRANGE may stretch a string, and from where on it is refused.
 const STRETCH: std::ops::RangeInclusive<i64> = 1_000_001..=536_870_911;
+/// The same for those who count in bits.
+const STRETCH_IN_BITS: std::ops::RangeInclusive<i64> = 8_000_008..=4_294_967_295;
 /// How many picks with repetition are too many to ask for.
 const PICKS: i64 = 1_000;
 
@@ -44,6 +46,15 @@ pub fn is_fair(argv: &[Vec<u8>]) -> bool {
             is_known && keys == b"2" && parsed(ttl).is_some_and(|ttl| relative(ttl, 1000))
         }
         "SETRANGE" => number(2).is_none_or(|offset| !STRETCH.contains(&offset)),
+        "SETBIT" => number(2).is_none_or(|offset| !STRETCH_IN_BITS.contains(&offset)),
+        // Any of its numbers may be an offset, some in units of up to 64 bits.
+        "BITFIELD" => argv.iter().all(|word| {
+            let units = word.strip_prefix(b"#");
+            let stretches =
+                |word| parsed(word).is_some_and(|number| STRETCH_IN_BITS.contains(&number));
+            let is_far = units.and_then(parsed).is_some_and(|units| units > 100_000);
+            !stretches(word) && !is_far
+        }),
         "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" => {
             number(2).is_none_or(|count| count == i64::MIN || count > -PICKS)
         }
@@ -122,6 +133,9 @@ mod tests {
     fn what_would_fill_the_memory_is_unfair() {
         for line in [
             "SETRANGE k 400000000 x",
+            "SETBIT k 4294967295 1",
+            "BITFIELD k GET u8 0 SET u8 4000000000 1",
+            "BITFIELD k SET u8 #60000000 1",
             "SRANDMEMBER k -9223372036854775807",
             "COMMAND",
         ] {
@@ -140,6 +154,7 @@ mod tests {
             "EXPIREAT k 4102444800",
             "SET k v EX",
             "SETRANGE k 536870912 x",
+            "SETBIT k 4294967296 1",
             "SRANDMEMBER k -9223372036854775808",
             "COMMAND GETKEYS EXPIRE k 5",
         ] {

@@ -268,10 +268,21 @@ pub fn scan_page(reply: &Value) -> Option<(&[u8], &[Value])> {
     }
 }
 
+/// ZSCAN's notation of very large scores tells which encoding a sorted set has, or has had.
+fn plain_number(value: &Value) -> Value {
+    let number = value.as_bytes().and_then(|text| {
+        let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+        (number.is_finite() && number.abs() >= 1e17).then_some(number)
+    });
+    match number {
+        Some(number) => Value::bulk(format!("{number:e}")),
+        None => without_negative_zero(value),
+    }
+}
+
 /// Compares all that two scans returned, duplicates aside.
 pub fn scanned(width: usize, reference: &[Value], target: &[Value]) -> Result<(), Objection> {
-    let plain =
-        |items: &[Value]| -> Vec<Value> { items.iter().map(without_negative_zero).collect() };
+    let plain = |items: &[Value]| -> Vec<Value> { items.iter().map(plain_number).collect() };
     let (reference, target) = (&plain(reference)[..], &plain(target)[..]);
     let set = |elements: &[Value]| -> BTreeSet<Vec<Value>> {
         elements.chunks(width).map(<[Value]>::to_vec).collect()
@@ -432,6 +443,8 @@ mod tests {
         };
         assert!(scanned(1, &["a", "b"], &["b", "a", "b"]));
         assert!(!scanned(1, &["a", "b"], &["b"]));
+        assert!(scanned(2, &["a", "1e+17"], &["a", "100000000000000000"]));
+        assert!(!scanned(2, &["a", "1e+17"], &["a", "100000000000000016"]));
         assert!(!scanned(2, &["a", "1", "b", "2"], &["a", "2", "b", "1"]));
     }
 }

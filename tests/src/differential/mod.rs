@@ -10,6 +10,7 @@
 //! Nothing is compared that Redis leaves open: orders and random choices are judged by what they may
 //! be, times by the second, and [`fair`] keeps commands away that race against a clock.
 
+pub mod bitmaps;
 pub mod connection;
 mod draw;
 pub mod duel;
@@ -71,6 +72,7 @@ pub struct Options {
 pub fn grammar() -> Grammar {
     Grammar::new(&[
         &strings::FAMILY,
+        &bitmaps::FAMILY,
         &hyperloglogs::FAMILY,
         &hashes::FAMILY,
         &lists::FAMILY,

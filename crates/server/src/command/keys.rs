@@ -229,14 +229,15 @@ impl Keys {
     }
 }
 
-/// A key count as C's atoi reads it: as many digits as there are. Where the handler is stricter it will
-/// refuse the command.
-fn count_of(text: &[u8]) -> Option<usize> {
+/// A key count as C's atoi reads it: as many digits as there are, and of the number its lowest bits. Where the handler is
+/// stricter it will refuse the command.
+pub fn count_of(text: &[u8]) -> Option<usize> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     let end = digits
         .iter()
         .position(|byte| !byte.is_ascii_digit())
         .unwrap_or(digits.len());
-    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+    let number: i64 = std::str::from_utf8(&digits[..end]).ok()?.parse().ok()?;
+    usize::try_from(number as i32).ok()
 }

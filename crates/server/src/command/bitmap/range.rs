@@ -19,23 +19,27 @@ struct Section {
 }
 
 impl Section {
-    fn parse(words: &[&[u8]]) -> Result<Section> {
-        let is_in_bits = match words.get(2) {
-            None => false,
-            Some(unit) if is(unit, "bit") => true,
-            Some(unit) if is(unit, "byte") => false,
-            Some(_) => return Err(Error::SYNTAX),
-        };
-        Ok(Section {
-            start: words.first().map_or(Ok(0), |word| int(word))?,
-            end: words.get(1).map(|word| int(word)).transpose()?,
-            is_in_bits,
-        })
+    /// Of BITCOUNT. None if both ends are counted from the end of the value, and the wrong way round: then nobody asks
+    /// for the unit.
+    fn to_count(words: &[&[u8]]) -> Result<Option<Section>> {
+        let (start, end) = (start_of(words)?, end_of(words)?);
+        if start < 0 && end.is_some_and(|end| end < 0 && start > end) {
+            return Ok(None);
+        }
+        Ok(Some(Section {
+            start,
+            end,
+            is_in_bits: is_in_bits(words)?,
+        }))
     }
 
-    /// Whether both ends are counted from the end of the value, and the wrong way round.
-    fn is_reversed(&self) -> bool {
-        self.start < 0 && self.end.is_some_and(|end| end < 0 && self.start > end)
+    /// Of BITPOS, which looks at the words in another order.
+    fn to_search(words: &[&[u8]]) -> Result<Section> {
+        Ok(Section {
+            start: start_of(words)?,
+            is_in_bits: is_in_bits(words)?,
+            end: end_of(words)?,
+        })
     }
 
     /// What it is of a value of so many bytes.
@@ -55,6 +59,23 @@ impl Section {
     }
 }
 
+fn start_of(words: &[&[u8]]) -> Result<i64> {
+    words.first().map_or(Ok(0), |word| int(word))
+}
+
+fn end_of(words: &[&[u8]]) -> Result<Option<i64>> {
+    words.get(1).map(|word| int(word)).transpose()
+}
+
+fn is_in_bits(words: &[&[u8]]) -> Result<bool> {
+    match words.get(2) {
+        None => Ok(false),
+        Some(unit) if is(unit, "bit") => Ok(true),
+        Some(unit) if is(unit, "byte") => Ok(false),
+        Some(_) => Err(Error::SYNTAX),
+    }
+}
+
 pub fn bitcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let Some(value) = Str::find(txn, args[1])? else {
         return Ok(Reply::Int(0));
@@ -63,11 +84,8 @@ pub fn bitcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if words.len() == 1 || words.len() > 3 {
         return Err(Error::SYNTAX);
     }
-    let section = Section::parse(words)?;
-    if section.is_reversed() {
-        return Ok(Reply::Int(0));
-    }
-    let Some(bits) = section.of(value.len()) else {
+    let section = Section::to_count(words)?;
+    let Some(bits) = section.and_then(|section| section.of(value.len())) else {
         return Ok(Reply::Int(0));
     };
     let mut count = 0;
@@ -101,7 +119,7 @@ pub fn bitpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if words.len() > 3 {
         return Err(Error::SYNTAX);
     }
-    let section = Section::parse(words)?;
+    let section = Section::to_search(words)?;
     let Some(bits) = section.of(value.len()) else {
         return Ok(Reply::Int(-1));
     };

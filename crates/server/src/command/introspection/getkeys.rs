@@ -1,11 +1,13 @@
 //! COMMAND GETKEYS: the keys that a call names. Unlike the latches, which take what they find, this must
 //! refuse a call whose arguments make no sense.
 
+use std::ops::Range;
+
 use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
 
 use crate::command::args::is;
-use crate::command::keys::{Access, Place};
+use crate::command::keys::{Access, Place, count_of};
 use crate::command::{Args, Command, Flag, lookup};
 use crate::session::Session;
 
@@ -48,9 +50,28 @@ pub fn keys_of(command: &Command, call: &Args<'_>) -> Option<Vec<(usize, Access)
         if positions.is_none() && command.has(Flag::NoMandatoryKeys) {
             continue;
         }
-        named.extend(positions?.into_iter().map(|at| (at, access)));
+        let positions = positions?.into_iter().map(|at| (at, access));
+        match spec.place {
+            // Redis has another way to find them if their number is none to this one, and another order there.
+            Place::Counted { count_at } if strictly_counted(call, count_at).is_none() => {
+                named.splice(0..0, positions);
+            }
+            _ => named.extend(positions),
+        }
     }
     Some(named)
+}
+
+/// The keys behind their number.
+fn strictly_counted(call: &Args<'_>, count_at: usize) -> Option<Range<usize>> {
+    let count = number::parse_i64(call.get(count_at)?)?;
+    counted(call, count_at, usize::try_from(count).ok()?)
+}
+
+fn counted(call: &Args<'_>, count_at: usize, count: usize) -> Option<Range<usize>> {
+    let first = count_at + 1;
+    let end = first.checked_add(count).filter(|end| *end <= call.len())?;
+    (count > 0).then_some(first..end)
 }
 
 fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
@@ -64,11 +85,9 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             (first <= last && last < call.len()).then(|| (first..=last).step_by(step).collect())
         }
         Place::Counted { count_at } => {
-            let count = number::parse_i64(call.get(count_at)?)?;
-            let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
-            let first = count_at + 1;
-            let end = first.checked_add(count).filter(|end| *end <= call.len())?;
-            Some((first..end).collect())
+            let keys = strictly_counted(call, count_at);
+            let keys = keys.or_else(|| counted(call, count_at, count_of(call.get(count_at)?)?));
+            keys.map(Iterator::collect)
         }
         Place::HalfBehind { option, from } => {
             let behind = option.behind(call);
