@@ -115,6 +115,16 @@ fn users_of_the_configuration_survive_a_rewrite() {
     let mut client = server.client();
     assert_eq!(client.line("FLUSHDB"), no_permission("flushdb"));
     assert_eq!(client.line("ACL SETUSER bob on >secret +ping"), Value::ok());
+    let raw: [&[u8]; 6] = [
+        b"ACL",
+        b"SETUSER",
+        b"raw\xfe",
+        b"on",
+        b"~\xff*",
+        b"(~\xc3( +get)",
+    ];
+    assert_eq!(client.command(&raw), Value::ok());
+    let raw = client.command(&[b"ACL".as_slice(), b"GETUSER", b"raw\xfe"]);
     assert_eq!(client.line("CONFIG REWRITE"), Value::ok());
     let written = fs::read_to_string(&path).expect("the file");
     assert!(
@@ -124,6 +134,8 @@ fn users_of_the_configuration_survive_a_rewrite() {
     server.restart();
     let mut client = server.client();
     assert_eq!(client.line("FLUSHDB"), no_permission("flushdb"));
+    let again = client.command(&[b"ACL".as_slice(), b"GETUSER", b"raw\xfe"]);
+    assert_eq!(again, raw);
     assert_eq!(client.line("AUTH bob secret"), Value::ok());
     assert_eq!(client.line("GET k"), no_permission("get"));
 }
@@ -208,6 +220,13 @@ fn what_is_denied_is_counted() {
     client.line("GET b");
     client.line("SET a 1");
     client.line("PUBLISH c x");
+    let log = format!("{:?}", admin.line("ACL LOG"));
+    for command in ["auth", "get", "set", "publish"] {
+        assert!(
+            log.contains(&format!(" cmd={command} ")),
+            "{command}: {log}"
+        );
+    }
     let Value::Bulk(report) = admin.line("INFO stats") else {
         panic!("a report expected");
     };

@@ -216,3 +216,30 @@ fn one_that_is_slow_for_long_is_closed_too() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// Whoever is killed hears nothing more, and is not counted, although the connection may still be there.
+#[test]
+fn the_killed_are_not_counted() {
+    for server in [Server::cairn(&["--threads", "2"]), Server::redis(&[])] {
+        let mut client = server.client();
+        for subscribe in [
+            "SUBSCRIBE channel",
+            "PSUBSCRIBE chan*",
+            "SSUBSCRIBE channel",
+        ] {
+            let mut victim = server.client();
+            let id = victim.line("CLIENT ID").as_int().expect("a number");
+            ask(&mut victim, subscribe);
+            assert!(!told(&mut victim).is_empty());
+            let publish = match subscribe.starts_with("SSUB") {
+                true => "SPUBLISH channel text",
+                false => "PUBLISH channel text",
+            };
+            let lines = [format!("CLIENT KILL ID {id}"), publish.into()];
+            let lines: Vec<Vec<&str>> =
+                lines.iter().map(|line| line.split(' ').collect()).collect();
+            let replies = client.pipeline(&lines).expect("replies");
+            assert_eq!(replies, [Value::Int(1), Value::Int(0)], "{subscribe}");
+        }
+    }
+}

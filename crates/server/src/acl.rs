@@ -16,6 +16,7 @@ mod log;
 mod password;
 mod rules;
 mod selector;
+pub mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub use log::start as start_log;
 pub use parameter::Change;
 pub use values::Values;
 
-use crate::acl::Acl;
+use crate::acl::{Acl, words};
 use crate::address::Address;
 use crate::tls;
 
@@ -289,8 +289,8 @@ impl Config {
             _ => Vec::new(),
         };
         let users = users.iter().map(|line| {
-            let line = String::from_utf8_lossy(line);
-            line.strip_prefix("user ").unwrap_or(&line).to_string()
+            let line = line.strip_prefix(b"user ").unwrap_or(line);
+            words::to_text(line)
         });
         let users: Vec<String> = users.collect();
         file::rewrite(path, &values, &users)

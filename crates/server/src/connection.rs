@@ -538,7 +538,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match admitted {
             Err(error) => {
                 let error = self.refuse_in_transaction(&args, error);
-                if let Some(command) = command::named(&args) {
+                if let Some(command) = command::lookup(&args) {
                     self.session.server.stats.rejected(command);
                 }
                 self.write_reply(error_reply(error))?;
@@ -718,6 +718,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(()) => Ok(()),
             Err(denial) if denial.reason == Reason::Unnamed && is_queued => Ok(()),
             Err(denial) => {
+                session.client.runs(command);
                 session.note_denial(&denial, command, args, session.context());
                 Err(denial.error(command, args))
             }

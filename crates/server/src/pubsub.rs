@@ -77,7 +77,7 @@ impl PubSub {
 
     /// How many clients have subscribed to this very name.
     pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
-        self.of(kind).read(name).get(name).map_or(0, BTreeMap::len)
+        self.of(kind).read(name).get(name).map_or(0, living)
     }
 
     /// How many a message would reach now; one that is subscribed in several ways counts, and gets it, as often.
@@ -92,7 +92,7 @@ impl PubSub {
         if self.patterns.count() > 0 {
             self.patterns.visit(|pattern, clients| {
                 if glob::matches(pattern, channel, false) {
-                    count += clients.len();
+                    count += living(clients);
                 }
             });
         }
@@ -184,6 +184,12 @@ const PARTS: usize = 64;
 
 type Subscribers = BTreeMap<u64, Arc<Client>>;
 type Part = HashMap<Box<[u8]>, Subscribers>;
+
+/// How many they are, without those who were killed and are about to go.
+fn living(clients: &Subscribers) -> usize {
+    let clients = clients.values();
+    clients.filter(|client| !client.is_killed()).count()
+}
 
 /// The names that clients have subscribed to, and who has.
 struct Topics {

@@ -28,7 +28,9 @@ pub fn judge(
     let is_sorted_set = argv
         .first()
         .is_some_and(|name| name.to_ascii_lowercase().starts_with(b"z"));
-    if is_sorted_set && has_negative_zero(reference) {
+    let shows_negative_zero =
+        has_negative_zero(reference) || population.is_some_and(has_negative_zero);
+    if is_sorted_set && shows_negative_zero {
         let population = population.map(without_negative_zero);
         let (reference, target) = (
             without_negative_zero(reference),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::rules::{Wrong, join_selectors};
 use super::selector::has_space;
+use super::words;
 use super::{Acl, DEFAULT, Rules, User};
 
 type Loaded = BTreeMap<Vec<u8>, Rules>;
@@ -48,22 +49,26 @@ impl Acl {
 
     /// Takes the users of the configuration: each is a name and rules.
     pub fn configure(&self, users: &[String]) -> Result<(), String> {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: Vec<Vec<u8>> = Vec::new();
         for user in users {
-            let mut words = user.split_ascii_whitespace();
-            let name = words.next().ok_or("user: the name is missing")?;
-            if seen.contains(&name) {
+            let mut words = words::of_text(user);
+            if words.is_empty() {
+                return Err("user: the name is missing".into());
+            }
+            let user = words.remove(0);
+            let name = String::from_utf8_lossy(&user);
+            if seen.contains(&user) {
                 return Err(format!(
                     "user {name}: Duplicate user found. A user can only be defined once in config files"
                 ));
             }
-            seen.push(name);
-            let mut rules: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            if name.as_bytes() == DEFAULT {
+            seen.push(user.clone());
+            let mut rules: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            if user == DEFAULT {
                 rules.insert(0, b"reset");
             }
             let changed = self
-                .set(name.as_bytes(), &rules)
+                .set(&user, &rules)
                 .map_err(|error| format!("user {name}: {}", String::from_utf8_lossy(&error)))?;
             if !changed.user.rules().is_on {
                 tracing::info!(

@@ -141,7 +141,13 @@ fn shutdown(session: &mut Session, args: &Args) -> Result<Reply> {
 
 fn lolwut(_: &mut Session, args: &Args) -> Result<Reply> {
     if args.len() >= 3 && is(args[1], "version") {
-        args.int(2)?;
+        // How large the drawings of these versions are to be.
+        let sizes = match args.int(2)? {
+            5 => 3,
+            6 => 2,
+            _ => 0,
+        };
+        (3..args.len().min(3 + sizes)).try_for_each(|at| args.int(at).map(drop))?;
     }
     let mut text = lolwut::draw(&mut fastrand::Rng::new());
     text.push_str(&format!(

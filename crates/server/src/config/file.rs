@@ -21,7 +21,7 @@ struct Entry {
     at_key: usize,
     value: String,
     /// Its elements, if it is a list.
-    list: Vec<String>,
+    list: Option<Vec<String>>,
     at_value: Range<usize>,
 }
 
@@ -44,9 +44,9 @@ fn parse(source: &str) -> Result<Vec<Entry>, (usize, String)> {
             list: match value.get_ref() {
                 DeValue::Array(elements) => elements
                     .iter()
-                    .filter_map(|element| text_of(element.get_ref()).ok())
+                    .map(|element| text_of(element.get_ref()).ok())
                     .collect(),
-                _ => Vec::new(),
+                _ => None,
             },
             at_value: value.span(),
         });
@@ -89,10 +89,7 @@ fn apply(source: &str, values: &mut Values) -> Result<Vec<String>, (usize, Strin
     for entry in parse(source).map_err(locate)? {
         let fail = |reason: String| locate((entry.at_key, reason));
         if entry.key == USER {
-            users = match entry.list.is_empty() {
-                true => vec![entry.value],
-                false => entry.list,
-            };
+            users = entry.list.unwrap_or_else(|| vec![entry.value]);
             continue;
         }
         let at = find(entry.key.as_bytes())
@@ -138,7 +135,7 @@ fn edit(source: &str, values: &Values, users: &[String]) -> Result<String, (usiz
     for entry in parse(source)?.into_iter().rev() {
         if entry.key == USER {
             lists_users = true;
-            if !users.is_empty() && entry.list != users {
+            if !users.is_empty() && entry.list.as_deref() != Some(users) {
                 edited.replace_range(entry.at_value, &user_list(users));
             }
             continue;
@@ -273,6 +270,7 @@ mod tests {
         let mut values = Values::default();
         let one = apply("user = 'alice on'\n", &mut values).unwrap();
         assert_eq!(one, ["alice on"]);
+        assert!(apply("user = []\n", &mut values).unwrap().is_empty());
         let source = "user = ['alice on', 'bob off'] # both\nport = 1\n";
         let users = apply(source, &mut values).unwrap();
         assert_eq!(users, ["alice on", "bob off"]);

@@ -4,6 +4,8 @@ use cairn_resp::number;
 use cairn_store::stream::Id;
 use cairn_store::{Error, Result};
 
+use crate::command::quotable;
+
 const INVALID: Error = Error::fixed("ERR Invalid stream ID specified as stream command argument");
 
 /// What follows the time of an ID.
@@ -30,6 +32,8 @@ fn parts(text: &[u8]) -> Result<(u64, Sequence)> {
     if text.len() > LONGEST {
         return Err(INVALID);
     }
+    // To Redis a zero byte ends it.
+    let text = quotable(text, LONGEST);
     let (ms, sequence) = match text.iter().position(|byte| *byte == b'-') {
         None => (text, Sequence::Missing),
         Some(at) => {
