@@ -84,7 +84,7 @@ pub fn run_flushes(trial: &mut Trial, table: &mut Table) {
                 once(&mut trial.client, &[command])
             };
             let deep = flush();
-            let base = (0..BASE).map(|_| flush());
+            let base = (0..rounds * 3).map(|_| flush());
             Costs {
                 base: measure::median(base.collect()),
                 deep: measure::micros(deep),

@@ -55,12 +55,6 @@ pub fn p99(mut waits: Vec<Duration>) -> f64 {
     measure::micros(waits[waits.len() * 99 / 100])
 }
 
-/// What the command waited that waited longest, in milliseconds.
-pub fn longest(waits: &[Duration]) -> f64 {
-    let longest = waits.iter().max().copied().unwrap_or_default();
-    longest.as_secs_f64() * 1e3
-}
-
 pub fn compare(alone: Vec<Duration>, beside: Vec<Duration>) -> Costs {
     Costs {
         base: p99(alone),

@@ -74,14 +74,13 @@ fn beside_others(trial: &mut Trial, table: &mut Table) {
     fill::collection(&mut trial.client, Kind::Hash, "hash", elements);
     settle(trial);
     let mut alone = foreground::alone(&trial.server, quiet);
-    let peak = trial.disk().all();
+    let (peak, floor) = (trial.disk().all(), trial.scale.floor);
+    let is_left = |disk: Disk| disk.all().saturating_sub(floor) as f64 > peak as f64 * LEFT * 2.0;
     trial.run("DEL hash");
     let server = &trial.server;
     let (beside, ()) = foreground::beside(server, || {
         let started = Instant::now();
-        while trial.disk().all() as f64 > peak as f64 * LEFT * 2.0 && started.elapsed() < LIMIT
-            || started.elapsed() < quiet
-        {
+        while is_left(trial.disk()) && started.elapsed() < LIMIT || started.elapsed() < quiet {
             thread::sleep(Duration::from_millis(100));
         }
     });
@@ -112,8 +111,8 @@ pub fn settle(trial: &mut Trial) {
 fn wait_for_none(client: &mut Client, names: &[&str]) {
     let started = Instant::now();
     let mut calm = 0;
-    while calm < 5 && started.elapsed() < LIMIT {
-        thread::sleep(Duration::from_millis(200));
+    while calm < 10 && started.elapsed() < LIMIT {
+        thread::sleep(Duration::from_millis(50));
         let mut is_busy = |name: &&str| figures::info(client, "storage", name) > 0;
         calm = if names.iter().any(&mut is_busy) {
             0

@@ -55,7 +55,7 @@ impl Scale {
         commands: 100,
         quiet: Duration::from_millis(1500),
         floor: 32 << 20,
-        slack: 2.5,
+        slack: 4.0,
         attempts: 3,
     };
 

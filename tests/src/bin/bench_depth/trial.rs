@@ -11,7 +11,6 @@ use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server};
 use tempfile::TempDir;
 
-use crate::foreground;
 use crate::scale::Scale;
 
 pub struct Settings {
@@ -81,21 +80,15 @@ impl<'s> Trial<'s> {
         reply
     }
 
-    /// Asks a question about ranks, and waits until the elements are counted for its sake; how long that took, and
-    /// what clients waited meanwhile that have nothing to do with it.
-    pub fn count_elements(&mut self, name: &str, question: &str) -> (Duration, Vec<Duration>) {
-        let client = &mut self.client;
-        let (waits, took) = foreground::beside(&self.server, || {
-            let started = Instant::now();
-            let reply = client.line(question);
-            assert!(!reply.is_error(), "{question}: {reply:?}");
-            while !figures::is_counted(client, name) {
-                assert!(started.elapsed() < COUNT_LIMIT, "{name} is not counted");
-                thread::sleep(Duration::from_millis(20));
-            }
-            started.elapsed()
-        });
-        (took, waits)
+    /// Asks a question about ranks, and waits until the elements are counted for its sake; how long that took.
+    pub fn count_elements(&mut self, name: &str, question: &str) -> Duration {
+        let started = Instant::now();
+        self.run(question);
+        while !figures::is_counted(&mut self.client, name) {
+            assert!(started.elapsed() < COUNT_LIMIT, "{name} is not counted");
+            thread::sleep(Duration::from_millis(20));
+        }
+        started.elapsed()
     }
 
     pub fn info(&mut self, section: &str, field: &str) -> u64 {
