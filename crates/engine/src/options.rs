@@ -103,6 +103,9 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     options.set_wal_bytes_per_sync(512 * KIB as u64);
     // Compactions read whole files in order.
     options.set_compaction_readahead_size(2 * MIB);
+    // A file takes what it holds. To reserve the room of a whole table, as is done otherwise, takes twice what a small
+    // database has for as long as a compaction runs.
+    options.set_allow_fallocate(false);
     // A family that is seldom written keeps the log it was last written to; this bounds that log.
     options.set_max_total_wal_size((settings.memory / 4).clamp(64 * MIB, 1024 * MIB) as u64);
     // An error in the background is ours to judge (see `listener`); RocksDB shall not retry in silence.
