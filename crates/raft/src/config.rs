@@ -14,8 +14,8 @@ pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Config {
-    /// A replica that hears nothing of a leader for between one and two of these asks for votes. Many groups share a
-    /// machine, so this is far longer than a round trip.
+    /// A replica that hears nothing of a leader for somewhat longer than this, at least by a fifth, asks for votes. Many
+    /// groups share a machine, so this is far longer than a round trip.
     pub election_timeout: Duration,
     /// How often a leader that has nothing else to say shows that it is there.
     pub heartbeat: Duration,
@@ -57,24 +57,26 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a leader may read without asking after a quorum has answered it. Half of what the others wait before
-    /// they elect another, so that clocks may run at rather different speeds.
+    /// How long a leader may read without asking after a quorum has answered it. The others refuse to elect another for
+    /// longer (see `openraft` below), so that clocks may run at rather different speeds.
     pub fn lease(&self) -> Duration {
         self.election_timeout / 2
     }
 
     pub(crate) fn openraft(&self) -> Result<openraft::Config, openraft::ConfigError> {
         let millis = |duration: Duration| duration.as_millis() as u64;
-        let least = millis(self.election_timeout);
+        let timeout = millis(self.election_timeout);
         openraft::Config {
             cluster_name: "cairn".to_string(),
-            election_timeout_min: least,
-            election_timeout_max: 2 * least,
+            // A replica refuses votes for the longest timeout after it has heard of a leader, and only then waits for
+            // one of its own: so it asks for votes after 1.2 to 1.6 times ours.
+            election_timeout_min: timeout * 2 / 5,
+            election_timeout_max: timeout * 4 / 5,
             heartbeat_interval: millis(self.heartbeat),
             // A replica that was cut off must not unseat a leader that works when it comes back,
             enable_pre_vote: Some(true),
             // and a leader whom no quorum hears must not keep others from electing one.
-            quorum_loss_probe_interval: Some(4 * least),
+            quorum_loss_probe_interval: Some(2 * timeout),
             // A leader that comes back from a crash has forgotten what it promised to whom: let it be elected.
             enable_leader_restore: Some(false),
             // Snapshots are never built ahead (see `state_machine`), and what is purged is our own decision (see

@@ -52,6 +52,8 @@ pub struct Status {
     pub purged: Option<LogId>,
     pub log_bytes: u64,
     pub membership: Membership,
+    /// Whether the membership is committed. Before, another leader may go back to the one before it.
+    pub settled: bool,
     /// Up to where the log of each other replica agrees with this one; known to a leader alone.
     pub matched: BTreeMap<u64, Option<u64>>,
 }
@@ -191,6 +193,7 @@ impl Group {
             purged: metrics.purged.as_ref().map(log_id),
             log_bytes,
             membership: membership(metrics.membership_config.membership()),
+            settled: metrics.membership_config == metrics.committed_membership_config,
             matched: metrics
                 .replication
                 .iter()

@@ -6,7 +6,7 @@
 //!
 //! Follow a batch. Whoever evaluated it did so while its replica led and was ready ([`Role`]), and names that term when
 //! it proposes it (`propose`). openraft compares the term, appends the batch to its log, and tells the other
-//! replicas (`network`, `message`, [`Transport`]). Each of them has it on the disk before it answers: one thread
+//! replicas (`network`, `message`, [`Transport`], [`Tcp`]). Each of them has it on the disk before it answers: one thread
 //! writes what all regions have queued, with one sync (`log`). With a majority it is committed, and each replica applies
 //! it (`state_machine`). Then the one who proposed it learns that ([`Outcome`]), or that it certainly was not, or
 //! that nobody knows.
@@ -37,6 +37,7 @@ mod runtime;
 mod simulation;
 mod snapshot;
 mod state_machine;
+mod tcp;
 mod transport;
 
 pub use cairn_encoding::raft::{Applied, LogId, Membership};
@@ -48,4 +49,5 @@ pub use machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 pub use node::Node;
 pub use propose::MAX_PAYLOAD;
 pub use runtime::Later;
+pub use tcp::{Identity, Tcp};
 pub use transport::{CallError, Service, Transport};

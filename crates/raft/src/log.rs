@@ -111,6 +111,12 @@ impl Log {
             .collect()
     }
 
+    /// Whether there was a replica of a region that is gone.
+    pub(crate) fn had_another(&self, region: u64) -> bool {
+        let replicas = self.inner.replicas.lock();
+        replicas.get(&region).is_some_and(|known| known.removed)
+    }
+
     /// The log of a replica, which is made if there is none. A number that was used before is refused: numbers rise.
     pub(crate) async fn region(&self, region: u64, replica: u64) -> io::Result<RegionLog> {
         let known = self.inner.replicas.lock().get(&region).copied();

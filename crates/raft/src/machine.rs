@@ -56,6 +56,9 @@ pub trait Machine: Send + Sync + 'static {
     /// The state of a region as it is now; what is applied later does not show in it.
     fn snapshot(&self, region: u64) -> Later<'_, io::Result<Box<dyn SnapshotReader>>>;
 
+    /// Forgets a region, for good: its replica is gone. Another may come, and finds nothing of it.
+    fn remove(&self, region: u64) -> Later<'_, io::Result<()>>;
+
     /// A place for a snapshot that is about to come in. What an interrupted one has left is in the way no more.
     fn receive(&self, region: u64) -> Later<'_, io::Result<Box<dyn SnapshotWriter>>>;
 

@@ -1,6 +1,7 @@
 //! Changing who belongs to a region, and who leads it.
 
 use std::collections::BTreeSet;
+use std::future::Future;
 
 use openraft::errors::{ClientWriteError, RaftError};
 
@@ -14,22 +15,22 @@ impl Group {
     /// Adds a replica that learns. It has no vote, so it may be as far behind as it is.
     pub(crate) async fn add_learner(&self, new: Member) -> Changed {
         let place = Place { node: new.node };
-        let added = self.raft.add_learner(new.replica, place, false).await;
-        added.map(|_| ()).map_err(|error| self.not_changed(error))
+        self.changed(self.raft.add_learner(new.replica, place, false))
+            .await
     }
 
     /// Makes these replicas the voters, by a joint change. All of them must be members; those that were voters and are
     /// none of these are removed.
     pub(crate) async fn change_voters(&self, voters: BTreeSet<u64>) -> Changed {
-        let changed = self.raft.change_membership(voters, false).await;
-        changed.map(|_| ()).map_err(|error| self.not_changed(error))
+        self.changed(self.raft.change_membership(voters, false))
+            .await
     }
 
     /// Removes a replica that learns.
     pub(crate) async fn remove_learner(&self, replica: u64) -> Changed {
         let change = openraft::ChangeMembers::RemoveNodes(BTreeSet::from([replica]));
-        let changed = self.raft.change_membership(change, false).await;
-        changed.map(|_| ()).map_err(|error| self.not_changed(error))
+        self.changed(self.raft.change_membership(change, false))
+            .await
     }
 
     /// Asks another voter to lead from now on. Whether it does shows in the role.
@@ -53,15 +54,29 @@ impl Group {
         asked.map_err(|error| MembershipError::Refused(error.to_string()))
     }
 
-    fn not_changed(&self, error: RaftError<Types, ClientWriteError<Types>>) -> MembershipError {
-        match error {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
-                MembershipError::NotLeader(member(forward.leader_id, forward.leader_node))
-            }
-            RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => {
-                MembershipError::Unknown
-            }
-            RaftError::APIError(error) => MembershipError::Refused(error.to_string()),
+    /// Waits until a change is committed. A leader that removes itself may not hear how that ended.
+    async fn changed<T: Send>(
+        &self,
+        change: impl Future<Output = Result<T, RaftError<Types, ClientWriteError<Types>>>> + Send,
+    ) -> Changed {
+        let Role::Leader { term, .. } = self.role() else {
+            return Err(MembershipError::NotLeader(self.hint()));
+        };
+        match self.while_leading(term, change).await {
+            Some(changed) => changed.map(|_| ()).map_err(not_changed),
+            None => Err(MembershipError::Unknown),
         }
+    }
+}
+
+fn not_changed(error: RaftError<Types, ClientWriteError<Types>>) -> MembershipError {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+            MembershipError::NotLeader(member(forward.leader_id, forward.leader_node))
+        }
+        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => {
+            MembershipError::Unknown
+        }
+        RaftError::APIError(error) => MembershipError::Refused(error.to_string()),
     }
 }

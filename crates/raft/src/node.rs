@@ -82,6 +82,9 @@ impl Node {
         if self.group(region).is_some() {
             return Err(StartError::Running(region));
         }
+        if self.log.had_another(region) {
+            self.machine.remove(region).await?;
+        }
         let group = Group::start(
             region,
             replica,
@@ -122,11 +125,13 @@ impl Node {
         }
     }
 
-    /// Stops a replica for good, and drops its log. Its number is never used again.
+    /// Stops a replica for good, and drops its log and state. Its number is never used again.
     pub async fn destroy(&self, region: u64) -> Result<(), StartError> {
         let _changing = self.changing.lock().await;
         self.stopped(region).await;
-        Ok(self.log.destroy(region).await?)
+        // What a crash leaves in between is cleared away before the next replica is made.
+        self.log.destroy(region).await?;
+        Ok(self.machine.remove(region).await?)
     }
 
     /// Stops all replicas.

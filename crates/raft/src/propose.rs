@@ -1,5 +1,7 @@
 //! Bringing a batch into a region's log, and finding out what became of it.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use openraft::errors::{ClientWriteError, ForwardReason};
 use openraft::impls::ProgressResponder;
@@ -23,7 +25,7 @@ impl Group {
             epoch,
             payload,
         };
-        let (responder, mut done) =
+        let (responder, done) =
             ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
         // openraft compares the term when it appends. So what was evaluated in a term that has ended is refused, also if
         // this replica leads again.
@@ -37,17 +39,29 @@ impl Group {
             // It has stopped, and never saw it.
             return Outcome::NotLeader(None);
         }
-        // Most are done at once. A replica that has lost its quorum may never learn what became of the rest.
+        match self.while_leading(term, done).await {
+            Some(Ok(result)) => outcome(result, self.replica),
+            Some(Err(_)) | None => Outcome::Unknown,
+        }
+    }
+
+    /// Waits for something that a leader learns. One that no longer leads, or has lost its quorum, may never learn it,
+    /// and is given some time more: none if it does not.
+    pub(crate) async fn while_leading<T: Send>(
+        &self,
+        term: u64,
+        learnt: impl Future<Output = T> + Send,
+    ) -> Option<T> {
+        let mut learnt = pin!(learnt);
         let mut lost = 0;
         while lost < 2 {
-            match within(self.config.election_timeout, &mut done).await {
-                Some(Ok(result)) => return outcome(result),
-                Some(Err(_)) => return Outcome::Unknown,
+            match within(self.config.election_timeout, &mut learnt).await {
+                Some(learnt) => return Some(learnt),
                 None if self.leads(term) && self.has_quorum() => lost = 0,
                 None => lost += 1,
             }
         }
-        Outcome::Unknown
+        None
     }
 
     pub(crate) fn leads(&self, in_term: u64) -> bool {
@@ -55,7 +69,7 @@ impl Group {
     }
 }
 
-fn outcome(result: ClientWriteResult<Types>) -> Outcome {
+fn outcome(result: ClientWriteResult<Types>, own: u64) -> Outcome {
     match result {
         Ok(applied) => Outcome::Applied {
             index: applied.log_id.index,
@@ -67,7 +81,9 @@ fn outcome(result: ClientWriteResult<Types>) -> Outcome {
                 forward.reason,
                 member(forward.leader_id, forward.leader_node),
             ) {
-                (ForwardReason::NotLeader, Some(leader)) => Outcome::NotLeader(Some(leader)),
+                (ForwardReason::NotLeader, Some(leader)) if leader.replica != own => {
+                    Outcome::NotLeader(Some(leader))
+                }
                 _ => Outcome::Stale,
             }
         }

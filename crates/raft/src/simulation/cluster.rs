@@ -35,23 +35,25 @@ pub(crate) struct Hardware {
 pub(crate) struct Cluster {
     pub net: Net,
     pub hardware: Arc<Mutex<BTreeMap<u64, Hardware>>>,
+    /// The last number that a replica was given.
+    replicas: Arc<AtomicU64>,
 }
 
 impl Cluster {
-    /// So many nodes, each with the replica of its number.
-    pub(crate) async fn new(nodes: u64) -> Cluster {
+    /// So many nodes with a replica each, and so many without.
+    pub(crate) async fn new(nodes: u64, spare: u64) -> Cluster {
         let cluster = Cluster::default();
         cluster.net.heal();
-        for node in 1..=nodes {
+        let mut members = Vec::new();
+        for node in 1..=nodes + spare {
             cluster.add(node);
             cluster.boot(node).await;
+            if node <= nodes {
+                let replica = cluster.new_replica();
+                cluster.start(node, replica).await.unwrap();
+                members.push(Member { replica, node });
+            }
         }
-        let members: Vec<Member> = (1..=nodes)
-            .map(|node| Member {
-                replica: node,
-                node,
-            })
-            .collect();
         let first = cluster.net.node(1).unwrap();
         first.initialize(REGION, &members).await.unwrap();
         // Before, a power cut may take the region back to what it was.
@@ -59,7 +61,33 @@ impl Cluster {
         cluster
     }
 
-    pub(crate) fn add(&self, node: u64) {
+    /// A number that no replica has had.
+    pub(crate) fn new_replica(&self) -> u64 {
+        self.replicas.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Starts a replica on a node; none if the node is down.
+    pub(crate) async fn start(&self, node: u64, replica: u64) -> Option<()> {
+        let on = self.net.node(node)?;
+        let (told, started) = tokio::sync::oneshot::channel();
+        spawn_on(node, async move {
+            if on.start(REGION, replica).await.is_ok() {
+                told.send(()).ok();
+            }
+        });
+        started.await.ok()
+    }
+
+    /// Snapshots that were installed, by all.
+    pub(crate) fn installed(&self) -> u64 {
+        let hardware = self.hardware.lock();
+        let installed = hardware
+            .values()
+            .map(|hardware| hardware.machine.disk.lock().installed);
+        installed.sum()
+    }
+
+    fn add(&self, node: u64) {
         let machine = Memory {
             slow: true,
             ..Memory::default()
@@ -75,7 +103,7 @@ impl Cluster {
         self.hardware.lock()[&node].clone()
     }
 
-    /// Starts a node, and its replica: the one that it had, or the one of its number.
+    /// Starts a node, with the replica that it had.
     pub(crate) async fn boot(&self, node: u64) {
         let (told, started) = tokio::sync::oneshot::channel();
         let cluster = self.clone();
@@ -114,8 +142,9 @@ impl Cluster {
                 net: cluster.net.clone(),
             });
             let started = Node::new(node, config, log, Arc::new(hardware.machine), port);
-            let replica = replicas.first().map_or(node, |(_, replica)| *replica);
-            started.start(REGION, replica).await.unwrap();
+            for (region, replica) in replicas {
+                started.start(region, replica).await.unwrap();
+            }
             cluster.net.join(started);
             told.send(()).ok();
         });

@@ -24,6 +24,36 @@ struct Told {
     leaders: BTreeMap<u64, u64>,
 }
 
+/// What happened in a story.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub applied: usize,
+    pub refused: usize,
+    pub unknown: u64,
+    pub reads: u64,
+    pub terms: usize,
+    pub snapshots: u64,
+    pub moves: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: Counts) {
+        self.applied += other.applied;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+        self.reads += other.reads;
+        self.terms += other.terms;
+        self.snapshots += other.snapshots;
+        self.moves += other.moves;
+    }
+
+    /// Stories in which nothing happens prove nothing.
+    pub(crate) fn everything_happened(&self) -> bool {
+        let told = self.applied > 0 && self.refused > 0 && self.unknown > 0 && self.reads > 0;
+        told && self.terms > 1 && self.snapshots > 0 && self.moves > 0
+    }
+}
+
 impl History {
     pub(crate) fn applied(&self, index: u64, payload: Bytes) {
         let mut told = self.0.lock();
@@ -64,16 +94,16 @@ impl History {
         self.0.lock().applied.len()
     }
 
-    pub(crate) fn counts(&self) -> (usize, usize, u64, u64, usize) {
+    pub(crate) fn counts(&self) -> Counts {
         let told = self.0.lock();
-        let (applied, refused) = (told.applied.len(), told.refused.len());
-        (
-            applied,
-            refused,
-            told.unknown,
-            told.reads,
-            told.leaders.len(),
-        )
+        Counts {
+            applied: told.applied.len(),
+            refused: told.refused.len(),
+            unknown: told.unknown,
+            reads: told.reads,
+            terms: told.leaders.len(),
+            ..Counts::default()
+        }
     }
 
     /// No acknowledged batch is lost, and no refused one is applied.

@@ -30,6 +30,7 @@ pub(crate) struct State {
 pub(crate) struct Disk {
     current: BTreeMap<u64, State>,
     durable: BTreeMap<u64, State>,
+    pub installed: u64,
 }
 
 impl Disk {
@@ -151,6 +152,15 @@ impl Machine for Memory {
         })
     }
 
+    fn remove(&self, region: u64) -> Later<'_, io::Result<()>> {
+        Box::pin(async move {
+            let mut disk = self.disk.lock();
+            disk.current.remove(&region);
+            disk.durable.remove(&region);
+            Ok(())
+        })
+    }
+
     fn receive(&self, _: u64) -> Later<'_, io::Result<Box<dyn SnapshotWriter>>> {
         Box::pin(async move {
             let writer: Box<dyn SnapshotWriter> = Box::new(Received::default());
@@ -177,6 +187,7 @@ impl Machine for Memory {
             let mut disk = self.disk.lock();
             disk.current.insert(region, state.clone());
             disk.durable.insert(region, state);
+            disk.installed += 1;
             Ok(())
         })
     }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_encoding::raft::Membership;
 
 use crate::error::Outcome;
-use crate::group::Role;
+use crate::group::{Member, Role};
 use crate::node::Node;
 use crate::runtime::{now, sleep, within};
 use crate::simulation::cluster::{Cluster, REGION};
-use crate::simulation::history::{History, check_machines};
+use crate::simulation::history::{Counts, History, check_machines};
 use crate::simulation::machine::WRONG_EPOCH;
 use crate::simulation::runtime::{random, spawn_on};
 
@@ -26,14 +27,16 @@ struct Story {
     history: History,
     over: Arc<AtomicBool>,
     batches: Arc<AtomicU64>,
+    moves: Arc<AtomicU64>,
 }
 
-pub(crate) async fn tell(nodes: u64, troubles: u64) -> History {
+pub(crate) async fn tell(nodes: u64, spare: u64, troubles: u64) -> Counts {
     let story = Story {
-        cluster: Cluster::new(nodes).await,
+        cluster: Cluster::new(nodes, spare).await,
         history: History::default(),
         over: Arc::default(),
         batches: Arc::default(),
+        moves: Arc::default(),
     };
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -41,6 +44,9 @@ pub(crate) async fn tell(nodes: u64, troubles: u64) -> History {
         clients.push(story.start(Story::read_all_along));
     }
     clients.push(story.start(Story::watch_all_along));
+    if spare > 0 {
+        clients.push(story.start(Story::move_all_along));
+    }
     for _ in 0..troubles {
         story.trouble().await;
         sleep(Duration::from_millis(random(0..1500))).await;
@@ -56,7 +62,11 @@ pub(crate) async fn tell(nodes: u64, troubles: u64) -> History {
         client.await.unwrap();
     }
     story.end().await;
-    story.history
+    Counts {
+        snapshots: story.cluster.installed(),
+        moves: story.moves.load(Ordering::Relaxed),
+        ..story.history.counts()
+    }
 }
 
 impl Story {
@@ -148,6 +158,86 @@ impl Story {
         }
     }
 
+    /// Moves replicas between nodes, as an operator does that tries until it is done.
+    async fn move_all_along(self) {
+        while !self.is_over() {
+            sleep(Duration::from_millis(random(100..2000))).await;
+            let Some((leader, _)) = self.cluster.leader() else {
+                continue;
+            };
+            let Some(status) = leader.status(REGION) else {
+                continue;
+            };
+            if let [_, wanted] = &status.membership.configs[..] {
+                // Whoever began this did not get to its end.
+                let changed = leader.change_voters(REGION, wanted.clone());
+                self.patiently(&leader, changed).await;
+                continue;
+            }
+            self.clear_away(&status.membership).await;
+            let taken: BTreeSet<u64> = status.membership.nodes.values().copied().collect();
+            let nodes = self.cluster.net.nodes();
+            let free = nodes
+                .iter()
+                .find(|node| !taken.contains(&node.id()) && node.status(REGION).is_none());
+            let (Some(free), [voters]) = (free, &status.membership.configs[..]) else {
+                continue;
+            };
+            let new = Member {
+                replica: self.cluster.new_replica(),
+                node: free.id(),
+            };
+            if self.cluster.start(new.node, new.replica).await.is_none() {
+                continue;
+            }
+            let added = leader.add_learner(REGION, new);
+            if self.patiently(&leader, added).await != Some(Ok(())) {
+                continue;
+            }
+            let leaves = random(0..voters.len() as u64) as usize;
+            let mut voters: Vec<u64> = voters.iter().copied().collect();
+            voters[leaves] = new.replica;
+            let changed = leader.change_voters(REGION, voters.into_iter().collect());
+            if self.patiently(&leader, changed).await == Some(Ok(())) {
+                self.moves.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Destroys replicas that are certainly no members any more, and learners that nobody made voters.
+    async fn clear_away(&self, membership: &Membership) {
+        let (leader, _) = self.cluster.wait_for_leader().await;
+        if leader.read_barrier(REGION).await.is_err() {
+            return;
+        }
+        let Some(current) = leader.status(REGION) else {
+            return;
+        };
+        if !current.settled || current.membership != *membership || membership.configs.len() != 1 {
+            return;
+        }
+        for replica in membership.nodes.keys() {
+            if !membership.configs[0].contains(replica) {
+                leader.remove_learner(REGION, *replica).await.ok();
+                return;
+            }
+        }
+        for node in self.cluster.net.nodes() {
+            let Some(status) = node.status(REGION) else {
+                continue;
+            };
+            if !membership.nodes.contains_key(&status.replica) && self.cluster.runs(&node) {
+                let (told, destroyed) = tokio::sync::oneshot::channel();
+                spawn_on(node.id(), async move {
+                    node.destroy(REGION).await.ok();
+                    told.send(()).ok();
+                });
+                // It may crash meanwhile.
+                destroyed.await.ok();
+            }
+        }
+    }
+
     fn any_node(&self) -> u64 {
         let count = self.cluster.hardware.lock().len() as u64;
         random(1..count + 1)
@@ -195,8 +285,11 @@ impl Story {
             8 => cluster.skew(node, random(0..20_000) as i64 - 10_000),
             9 => cluster.net.heal(),
             _ => {
-                if let Some((leader, _)) = cluster.leader() {
-                    leader.transfer(REGION, node).await.ok();
+                if let Some((leader, _)) = cluster.leader()
+                    && let Some(status) =
+                        cluster.net.node(node).and_then(|node| node.status(REGION))
+                {
+                    leader.transfer(REGION, status.replica).await.ok();
                 }
             }
         }

@@ -1,0 +1,184 @@
+//! The connection on which this node asks another, and those who wait for answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::connection::{Incoming, send_all};
+use super::frame::{Kind, Message, PART};
+use super::handshake::{Identity, call};
+use crate::transport::CallError;
+
+/// How long it may take to reach a node.
+const CONNECTING: Duration = Duration::from_secs(2);
+/// A node that owes answers, and says nothing for so long, is gone.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The id of requests whose answers nobody waits for.
+const PROBE: u64 = u64::MAX;
+/// What may wait to be sent.
+const QUEUED_MESSAGES: usize = 4096;
+const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+
+pub(super) struct Link {
+    queue: mpsc::Sender<Message>,
+    room: Arc<Semaphore>,
+    waiting: Arc<Waiting>,
+    next: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<u64, Waiter>>);
+
+struct Waiter {
+    told: oneshot::Sender<Bytes>,
+    /// Kept until the answer is there.
+    _room: OwnedSemaphorePermit,
+}
+
+/// Whoever gives up is no longer waited for.
+struct Place {
+    waiting: Arc<Waiting>,
+    id: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiting.0.lock().remove(&self.id);
+    }
+}
+
+impl Link {
+    /// Begins to connect. Requests may be queued at once.
+    pub(super) fn open(identity: Identity, node: u64, address: String) -> Arc<Link> {
+        let (queue, messages) = mpsc::channel(QUEUED_MESSAGES);
+        let link = Arc::new(Link {
+            queue,
+            room: Arc::new(Semaphore::new(QUEUED_BYTES)),
+            waiting: Arc::default(),
+            next: AtomicU64::new(0),
+        });
+        let (waiting, queue) = (link.waiting.clone(), link.queue.downgrade());
+        tokio::spawn(async move {
+            let ended = run(&identity, node, &address, messages, queue, &waiting).await;
+            if let Err(error) = ended {
+                tracing::debug!("node {node} at {address}: {error}");
+            }
+            // Nobody will answer them.
+            waiting.0.lock().clear();
+        });
+        link
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    pub(super) async fn call(&self, request: Bytes, limit: Duration) -> Result<Bytes, CallError> {
+        timeout(limit, self.ask(request))
+            .await
+            .unwrap_or(Err(CallError::TimedOut))
+    }
+
+    async fn ask(&self, request: Bytes) -> Result<Bytes, CallError> {
+        let lost = || CallError::Unreachable("the connection was lost".to_string());
+        let bytes = request.len().clamp(1, QUEUED_BYTES) as u32;
+        let room = self.room.clone().acquire_many_owned(bytes).await;
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (told, answer) = oneshot::channel();
+        let waiter = Waiter {
+            told,
+            _room: room.map_err(|_| lost())?,
+        };
+        self.waiting.0.lock().insert(id, waiter);
+        let _place = Place {
+            waiting: self.waiting.clone(),
+            id,
+        };
+        let message = Message {
+            kind: Kind::Request,
+            id,
+            bytes: request,
+        };
+        self.queue.send(message).await.map_err(|_| lost())?;
+        answer.await.map_err(|_| lost())
+    }
+}
+
+async fn run(
+    identity: &Identity,
+    node: u64,
+    address: &str,
+    messages: mpsc::Receiver<Message>,
+    queue: mpsc::WeakSender<Message>,
+    waiting: &Waiting,
+) -> io::Result<()> {
+    let connecting = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        super::may_talk(identity, stream.peer_addr()?)?;
+        call(&mut stream, identity, node).await?;
+        Ok(stream)
+    };
+    let stream: io::Result<TcpStream> = timeout(CONNECTING, connecting).await?;
+    let (reader, writer) = stream?.into_split();
+    let heard = Arc::new(AtomicU64::new(0));
+    let incoming = Incoming::new(BufReader::with_capacity(PART, reader), heard.clone());
+    tokio::select! {
+        biased;
+        sent = send_all(writer, messages) => sent,
+        received = receive(incoming, waiting) => received,
+        gone = probe(queue, &heard, waiting) => gone,
+    }
+}
+
+async fn receive<S: AsyncRead + Unpin>(
+    mut incoming: Incoming<S>,
+    waiting: &Waiting,
+) -> io::Result<()> {
+    loop {
+        let message = incoming.next().await?;
+        let waiter = waiting.0.lock().remove(&message.id);
+        if let Some(waiter) = waiter {
+            waiter.told.send(message.bytes).ok();
+        }
+    }
+}
+
+/// While somebody waits, makes sure that the other side is there: it answers an empty request at once, however busy.
+async fn probe(
+    queue: mpsc::WeakSender<Message>,
+    heard: &AtomicU64,
+    waiting: &Waiting,
+) -> io::Result<()> {
+    loop {
+        sleep(SILENCE / 2).await;
+        if waiting.0.lock().is_empty() {
+            continue;
+        }
+        let before = heard.load(Ordering::Relaxed);
+        let Some(queue) = queue.upgrade() else {
+            return Ok(());
+        };
+        let empty = Message {
+            kind: Kind::Request,
+            id: PROBE,
+            bytes: Bytes::new(),
+        };
+        // If there is no room for it, enough is on its way.
+        queue.try_send(empty).ok();
+        drop(queue);
+        sleep(SILENCE).await;
+        if heard.load(Ordering::Relaxed) == before {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"));
+        }
+    }
+}

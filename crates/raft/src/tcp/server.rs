@@ -1,0 +1,107 @@
+//! The connections on which other nodes ask this one.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::connection::{Incoming, send_all};
+use super::frame::{Kind, Message, PART};
+use super::handshake::{Identity, answer};
+use crate::transport::Service;
+
+/// How long a caller may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_secs(2);
+/// How many may be about to say it.
+const STRANGERS: usize = 64;
+/// How many requests of a node are served at once; others wait in the network.
+const AT_ONCE: usize = 4096;
+
+/// Serves whoever calls, until it is given up. Then all connections are closed, and nobody holds the service any more.
+pub(super) async fn serve(
+    listener: TcpListener,
+    identity: Identity,
+    service: Arc<dyn Service>,
+) -> io::Result<()> {
+    super::may_talk(&identity, listener.local_addr()?)?;
+    let strangers = Arc::new(Semaphore::new(STRANGERS));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(stranger) = strangers.clone().acquire_owned().await else {
+            return Ok(());
+        };
+        let (mut stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: it passes.
+                tracing::warn!("a node's call cannot be taken: {error}");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (identity, service) = (identity.clone(), service.clone());
+        connections.spawn(async move {
+            let known = timeout(INTRODUCTION, answer(&mut stream, &identity)).await;
+            drop(stranger);
+            let ended = match known {
+                Ok(Ok((node, _version))) => answer_all(stream, node, service).await,
+                Ok(Err(error)) => Err(error),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = ended {
+                tracing::debug!("{address}: {error}");
+            }
+        });
+    }
+}
+
+async fn answer_all(stream: TcpStream, node: u64, service: Arc<dyn Service>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (reader, writer) = stream.into_split();
+    let (queue, messages) = mpsc::channel(AT_ONCE);
+    let answering = async {
+        let reader = BufReader::with_capacity(PART, reader);
+        let mut incoming = Incoming::new(reader, Arc::default());
+        let at_once = Arc::new(Semaphore::new(AT_ONCE));
+        let mut serving = JoinSet::new();
+        loop {
+            while serving.try_join_next().is_some() {}
+            let request = incoming.next().await?;
+            if request.bytes.is_empty() {
+                // It only wants to know whether somebody is here.
+                let message = Message {
+                    kind: Kind::Response,
+                    ..request
+                };
+                queue.try_send(message).ok();
+                continue;
+            }
+            let Ok(permit) = at_once.clone().acquire_owned().await else {
+                return Ok(());
+            };
+            let (queue, service) = (queue.clone(), service.clone());
+            serving.spawn(async move {
+                let bytes = service.serve(node, request.bytes).await;
+                let message = Message {
+                    kind: Kind::Response,
+                    id: request.id,
+                    bytes,
+                };
+                // Whoever asked may be gone.
+                queue.send(message).await.ok();
+                drop(permit);
+            });
+        }
+    };
+    tokio::select! {
+        biased;
+        sent = send_all(writer, messages) => sent,
+        answered = answering => answered,
+    }
+}
