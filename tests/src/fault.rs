@@ -250,6 +250,10 @@ impl<'a> Bench<'a> {
         let deadline = Instant::now() + start + (end - start).mul_f64(self.rng.f64());
         let addr = self.server.addr();
         self.workload.run(&addr, || {
+            if self.trial.program == Program::Cairn {
+                let (addr, rng) = (addr.clone(), self.rng.fork());
+                thread::spawn(move || expire_fields_until_killed(&addr, rng));
+            }
             if self.trial.bulk {
                 let addr = addr.clone();
                 thread::spawn(move || write_bulk_until_killed(&addr));
@@ -353,6 +357,34 @@ fn write_bulk_until_killed(addr: &str) {
     };
     let value = vec![b'x'; 200_000];
     while client.try_command(&[&b"SET"[..], b"bulk", &value]).is_ok() {}
+}
+
+/// Hashes whose fields expire, in a database of their own: what they hold when the end comes depends on the moment, but
+/// their rows have to agree.
+fn expire_fields_until_killed(addr: &str, mut rng: Rng) {
+    let Ok(mut client) = Client::connect(addr) else {
+        return;
+    };
+    let mut send = |command: String| {
+        let words: Vec<&str> = command.split(' ').collect();
+        client.try_command(&words).is_ok()
+    };
+    let mut is_alive = send("SELECT 1".into());
+    while is_alive {
+        let (key, other) = (rng.u8(..6), rng.u8(..6));
+        let field = rng.u16(..300);
+        let fields = format!("FIELDS 3 {field} {} {}", field + 1, field + 2);
+        is_alive = send(match rng.u8(..12) {
+            0..4 => format!("HSET {key} {field} x {} y {} z", field + 1, field + 2),
+            4..8 => format!("HPEXPIRE {key} {} {fields}", rng.u16(..400)),
+            8 => format!("HPERSIST {key} {fields}"),
+            9 => format!("HDEL {key} {field}"),
+            10 => format!("COPY {key} {other} REPLACE"),
+            _ if rng.u8(..20) == 0 => format!("SET {key} something-else"),
+            _ if rng.u8(..20) == 0 => format!("DEL {key}"),
+            _ => format!("HINCRBY {key} {} 1", field + 1000),
+        });
+    }
 }
 
 /// Errors are no matter here: a rewrite may be under way already, or the command be missing.

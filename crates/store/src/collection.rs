@@ -8,7 +8,7 @@ use cairn_engine::{Direction, FEW, Family, Rows};
 
 use crate::error::Result;
 use crate::key::Key;
-use crate::txn::{ReadTxn, Row, Shape, Stamp, WriteTxn};
+use crate::txn::{Found, ReadTxn, Row, Shape, Stamp, WriteTxn};
 
 /// A collection as a command works on it. Changes of size are kept here until [`Collection::save`]
 /// writes the metadata row, once.
@@ -21,20 +21,36 @@ pub struct Collection {
     expire_ms: u64,
     /// Its elements are counted: see [`crate::ranks`].
     is_counted: bool,
-    /// Of a hash that has fields that expire: see [`crate::hash`].
-    fields: Option<FieldTimes>,
     /// As stored when it was opened, to tell whether the metadata row must be written.
-    stored: Option<Stored>,
+    stored: Option<(u64, u64)>,
+    /// Of a hash that has fields that expire, or had: see [`crate::hash`]. Others have no more than this to carry.
+    expiring: Option<Box<Expiring>>,
     /// Created by this command: no row of this version is in the engine.
     is_fresh: bool,
 }
 
-/// What a command may change of the metadata.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stored {
-    version: u64,
-    size: u64,
+/// Fields that expire, as they are now and as stored.
+#[derive(Clone, Copy)]
+struct Expiring {
     fields: Option<FieldTimes>,
+    stored: Option<FieldTimes>,
+}
+
+impl Expiring {
+    #[cold]
+    #[inline(never)]
+    fn of_found(found: &Found<'_>) -> Option<Box<Expiring>> {
+        Expiring::of_stored(found.fields())
+    }
+
+    fn of_stored(fields: Option<FieldTimes>) -> Option<Box<Expiring>> {
+        fields.map(|fields| {
+            Box::new(Expiring {
+                fields: Some(fields),
+                stored: Some(fields),
+            })
+        })
+    }
 }
 
 impl Collection {
@@ -48,8 +64,8 @@ impl Collection {
             size: 0,
             expire_ms: 0,
             is_counted: false,
-            fields: None,
             stored: None,
+            expiring: None,
             is_fresh: false,
             key,
         };
@@ -58,7 +74,7 @@ impl Collection {
                 version,
                 size,
                 is_counted,
-                fields,
+                expires,
                 ..
             } = found.shape
         {
@@ -66,8 +82,10 @@ impl Collection {
             collection.size = size;
             collection.expire_ms = found.expire_ms;
             collection.is_counted = is_counted;
-            collection.fields = fields;
-            collection.stored = Some(collection.written());
+            collection.stored = Some((version, size));
+            if expires {
+                collection.expiring = Expiring::of_found(&found);
+            }
         }
         Ok(collection)
     }
@@ -87,8 +105,9 @@ impl Collection {
                     version,
                     size,
                     is_counted,
-                    fields,
+                    ..
                 },
+            fields,
             expire_ms,
             ..
         } = *stamp
@@ -102,12 +121,8 @@ impl Collection {
             size,
             expire_ms,
             is_counted,
-            fields,
-            stored: Some(Stored {
-                version,
-                size,
-                fields,
-            }),
+            stored: Some((version, size)),
+            expiring: Expiring::of_stored(fields),
             is_fresh: false,
         })
     }
@@ -122,8 +137,8 @@ impl Collection {
             size: 0,
             expire_ms: 0,
             is_counted: false,
-            fields: None,
             stored: None,
+            expiring: None,
             is_fresh: true,
         }
     }
@@ -140,20 +155,19 @@ impl Collection {
         self.is_counted
     }
 
+    /// What is known of its fields that expire.
+    #[inline]
     pub(crate) fn fields(&self) -> Option<FieldTimes> {
-        self.fields
+        self.expiring.as_ref().and_then(|expiring| expiring.fields)
     }
 
     pub(crate) fn set_fields(&mut self, fields: Option<FieldTimes>) {
-        self.fields = fields;
-    }
-
-    /// The metadata as it will be written.
-    fn written(&self) -> Stored {
-        Stored {
-            version: self.version,
-            size: self.size,
-            fields: self.fields,
+        match &mut self.expiring {
+            Some(expiring) => expiring.fields = fields,
+            None => {
+                let stored = None;
+                self.expiring = fields.map(|_| Box::new(Expiring { fields, stored }));
+            }
         }
     }
 
@@ -258,7 +272,11 @@ impl Collection {
     /// Writes the metadata row if the size changed, or deletes the key if nothing is left.
     #[inline]
     pub fn save(self, txn: &mut WriteTxn) {
-        if self.stored != Some(self.written()) {
+        let has_same_fields = self
+            .expiring
+            .as_ref()
+            .is_none_or(|expiring| expiring.fields == expiring.stored);
+        if self.stored != Some((self.version, self.size)) || !has_same_fields {
             self.save_change(txn);
         }
     }
@@ -285,8 +303,8 @@ impl Collection {
 
     /// What the row is made of that says when the first of its fields expires, if there is one.
     fn stored_expiry(&self) -> Option<(u64, u64)> {
-        let stored = self.stored?;
-        Some((stored.fields?.first_ms, stored.version))
+        let fields = self.expiring.as_ref()?.stored?;
+        Some((fields.first_ms, self.version))
     }
 
     fn put_metadata(&self, txn: &mut WriteTxn) {
@@ -297,11 +315,13 @@ impl Collection {
                 version: self.version,
                 size: self.size,
                 is_counted: self.is_counted,
-                fields: self.fields,
+                fields: self.fields(),
             },
         };
         txn.put_metadata(&self.key, &metadata, self.expire_ms);
-        let expiry = self.fields.map(|fields| (fields.first_ms, self.version));
-        txn.move_fields_expiry(&self.key, self.stored_expiry(), expiry);
+        if self.expiring.is_some() {
+            let expiry = self.fields().map(|fields| (fields.first_ms, self.version));
+            txn.move_fields_expiry(&self.key, self.stored_expiry(), expiry);
+        }
     }
 }

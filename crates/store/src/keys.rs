@@ -1,6 +1,6 @@
 //! What can be done to a key whatever it holds: delete, expire, rename, copy, move.
 
-use cairn_encoding::field_expiry;
+use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
 use cairn_encoding::stream::{Id, entry_sub};
@@ -47,6 +47,7 @@ pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
     };
     let Stamp {
         shape,
+        fields,
         expire_ms: before,
         is_legacy,
     } = found.stamp();
@@ -59,7 +60,7 @@ pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
     drop(found);
     let metadata = Metadata {
         expire_ms: at_ms,
-        body: body(shape, &beside)?,
+        body: body(shape, fields, &beside)?,
     };
     txn.put_metadata(&key, &metadata, before);
     Ok(())
@@ -74,7 +75,7 @@ pub fn has_lost_fields(txn: &ReadTxn, key: &Key, since_ms: u64) -> Result<bool> 
 }
 
 /// Metadata as it was, from its shape and what it said beside it.
-fn body(shape: Shape, beside: &[u8]) -> Result<Body<'_>> {
+fn body(shape: Shape, fields: Option<FieldTimes>, beside: &[u8]) -> Result<Body<'_>> {
     Ok(match shape {
         Shape::Inline { .. } => Body::Inline(beside),
         Shape::Chunked { version, length } => Body::Chunked { version, length },
@@ -83,7 +84,7 @@ fn body(shape: Shape, beside: &[u8]) -> Result<Body<'_>> {
             version,
             size,
             is_counted,
-            fields,
+            ..
         } => Body::Collection {
             kind,
             version,
@@ -119,11 +120,13 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
         return Ok(false);
     };
     txn.store().check_room()?;
+    let stamp = found.stamp();
     let Stamp {
-        shape,
+        fields,
         expire_ms,
         is_legacy,
-    } = found.stamp();
+        ..
+    } = stamp;
     if is_legacy {
         let value = found.inline().to_vec();
         drop(found);
@@ -137,18 +140,19 @@ pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
     if let Some(replaced) = replaced {
         txn.remains().add(to, replaced.shape);
     }
-    let fields_before = replaced.and_then(|replaced| replaced.shape.fields_expiry());
+    let fields_before = replaced.and_then(|replaced| replaced.fields_expiry());
     // A string of the old format has no expiry row.
     let before = replaced
         .filter(|replaced| !replaced.is_legacy)
         .map_or(0, |replaced| replaced.expire_ms);
-    let shape = copy_rows(txn, from, to, shape, floor)?;
+    let shape = copy_rows(txn, from, to, &stamp, floor)?;
     let metadata = Metadata {
         expire_ms,
-        body: body(shape, &beside)?,
+        body: body(shape, fields, &beside)?,
     };
     txn.put_metadata(to, &metadata, before);
-    txn.move_fields_expiry(to, fields_before, shape.fields_expiry());
+    let copied = Stamp { shape, ..stamp };
+    txn.move_fields_expiry(to, fields_before, copied.fields_expiry());
     // What was there before counts as deleted.
     txn.notify_new(to);
     Ok(true)
@@ -170,9 +174,10 @@ fn copy_rows(
     txn: &mut WriteTxn,
     from: &Key,
     to: &Key,
-    mut shape: Shape,
+    stamp: &Stamp,
     floor: Option<Id>,
 ) -> Result<Shape> {
+    let mut shape = stamp.shape;
     let (Shape::Chunked { version, .. }
     | Shape::Collection { version, .. }
     | Shape::List { version, .. }
@@ -199,7 +204,7 @@ fn copy_rows(
         let mut rows = txn.rows(family, &lower, &upper, Direction::Forward);
         while let Some((row_key, value)) = rows.next()? {
             txn.step()?;
-            if family == Family::ZsetScore && is_outdated(&shape, row_key, value)? {
+            if family == Family::ZsetScore && is_outdated(stamp, row_key, value)? {
                 continue;
             }
             let copied = to.data(new, from.sub_of(row_key));
@@ -211,12 +216,11 @@ fn copy_rows(
 }
 
 /// Whether a row says of a field that it expires, at a time that is past and dealt with.
-fn is_outdated(shape: &Shape, row_key: &[u8], value: &[u8]) -> Result<bool> {
+fn is_outdated(stamp: &Stamp, row_key: &[u8], value: &[u8]) -> Result<bool> {
     let Shape::Collection {
         kind: CollectionKind::Hash,
-        fields,
         ..
-    } = shape
+    } = stamp.shape
     else {
         return Ok(false);
     };
@@ -225,5 +229,5 @@ fn is_outdated(shape: &Shape, row_key: &[u8], value: &[u8]) -> Result<bool> {
         RowKey::FieldTime { at_ms, .. } => at_ms,
         _ => return Ok(false),
     };
-    Ok(fields.is_none_or(|fields| at_ms < fields.first_ms))
+    Ok(stamp.fields.is_none_or(|fields| at_ms < fields.first_ms))
 }

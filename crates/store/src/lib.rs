@@ -61,7 +61,7 @@ pub use hash::{Hash, Values};
 pub use key::Key;
 pub use latch::{Held, Latches, Mode, Request};
 pub use list::{End, List, Place};
-pub use live::{LiveRow, LiveRows};
+pub use live::{LiveRow, LiveRows, Walked};
 pub use point::Point;
 pub use ranks::{Jumps, RankOptions};
 pub use reclaimer::{Orphans, Reclaimer};

@@ -29,6 +29,31 @@ pub struct LiveRow<'r> {
     pub is_due: bool,
 }
 
+/// A walk over the rows of a collection.
+pub trait Walked: Send {
+    fn next_row(&mut self) -> Result<Option<LiveRow<'_>>>;
+}
+
+impl Walked for LiveRows {
+    #[inline]
+    fn next_row(&mut self) -> Result<Option<LiveRow<'_>>> {
+        self.next()
+    }
+}
+
+/// None of which can be due.
+impl Walked for Rows {
+    #[inline]
+    fn next_row(&mut self) -> Result<Option<LiveRow<'_>>> {
+        Ok(self.next()?.map(|(row_key, value)| LiveRow {
+            row_key,
+            value,
+            expire_ms: 0,
+            is_due: false,
+        }))
+    }
+}
+
 impl From<Rows> for LiveRows {
     /// None of which can be due.
     fn from(rows: Rows) -> Self {

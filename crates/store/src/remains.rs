@@ -67,13 +67,14 @@ impl Remains {
                 kind,
                 version,
                 size,
-                fields,
+                expires,
                 ..
             } => {
                 let rows = match kind {
                     CollectionKind::ZSet => size * 2,
-                    // Each of those that expire has two rows more.
-                    _ => size + 2 * fields.map_or(0, |fields| fields.count),
+                    // Each field that expires has two rows more, and mostly all do.
+                    _ if expires => size * 3,
+                    _ => size,
                 };
                 (version, rows, rows * ELEMENT_BYTES)
             }

@@ -91,7 +91,8 @@ pub enum Shape {
         version: u64,
         size: u64,
         is_counted: bool,
-        fields: Option<FieldTimes>,
+        /// It is a hash that has fields that expire: see [`Stamp::fields`].
+        expires: bool,
     },
     List {
         version: u64,
@@ -103,33 +104,6 @@ pub enum Shape {
         version: u64,
         size: u64,
     },
-}
-
-impl Shape {
-    /// The hash has fields that expire: what its row among those of what expires next is made of.
-    pub(crate) fn fields_expiry(&self) -> Option<(u64, u64)> {
-        match *self {
-            Shape::Collection {
-                version,
-                fields: Some(fields),
-                ..
-            } => Some((fields.first_ms, version)),
-            _ => None,
-        }
-    }
-
-    /// When there is nothing left of it, of a key that expires then: see [`Metadata::ends_ms`].
-    #[inline]
-    fn ends_ms(&self, expire_ms: u64) -> u64 {
-        match *self {
-            Shape::Collection {
-                size,
-                fields: Some(fields),
-                ..
-            } => ends_ms(expire_ms, size, fields),
-            _ => expire_ms,
-        }
-    }
 }
 
 /// A key that exists and has not expired.
@@ -156,7 +130,36 @@ impl Found<'_> {
     /// When there is nothing left of it, zero for never.
     #[inline]
     pub fn ends_ms(&self) -> u64 {
-        self.shape.ends_ms(self.expire_ms)
+        match self.shape {
+            Shape::Collection { expires: true, .. } => self.ends_with_fields(),
+            _ => self.expire_ms,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ends_with_fields(&self) -> u64 {
+        self.stamp().ends_ms()
+    }
+
+    /// What the metadata of a hash says about its fields that expire.
+    #[inline]
+    pub(crate) fn fields(&self) -> Option<FieldTimes> {
+        match self.shape {
+            Shape::Collection { expires: true, .. } => self.read_fields(),
+            _ => None,
+        }
+    }
+
+    /// Read again where they are asked for, so that others have less to carry.
+    #[cold]
+    #[inline(never)]
+    fn read_fields(&self) -> Option<FieldTimes> {
+        // It has been decoded before.
+        match Metadata::decode(&self.row).ok()?.body {
+            Body::Collection { fields, .. } => fields,
+            _ => None,
+        }
     }
 
     /// The value of an inline string; empty for everything else.
@@ -211,6 +214,7 @@ impl Found<'_> {
     pub fn stamp(&self) -> Stamp {
         Stamp {
             shape: self.shape,
+            fields: self.fields(),
             expire_ms: self.expire_ms,
             is_legacy: self.is_legacy,
         }
@@ -235,7 +239,7 @@ impl Found<'_> {
                 version,
                 size,
                 is_counted,
-                fields,
+                expires: fields.is_some(),
             },
             Body::List {
                 version,
@@ -275,6 +279,7 @@ impl Found<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     pub shape: Shape,
+    pub fields: Option<FieldTimes>,
     pub expire_ms: u64,
     pub is_legacy: bool,
 }
@@ -291,7 +296,18 @@ pub struct ChangedKey<'t> {
 impl Stamp {
     /// When there is nothing left of it, zero for never.
     pub(crate) fn ends_ms(&self) -> u64 {
-        self.shape.ends_ms(self.expire_ms)
+        match (self.shape, self.fields) {
+            (Shape::Collection { size, .. }, Some(fields)) => ends_ms(self.expire_ms, size, fields),
+            _ => self.expire_ms,
+        }
+    }
+
+    /// The time at which the first field of a hash expires, and its version: what its row in `expiry` is made of.
+    pub(crate) fn fields_expiry(&self) -> Option<(u64, u64)> {
+        match (self.shape, self.fields) {
+            (Shape::Collection { version, .. }, Some(fields)) => Some((fields.first_ms, version)),
+            _ => None,
+        }
     }
 }
 
@@ -521,7 +537,8 @@ impl ReadTxn {
     }
 
     /// The key, if it exists and has not expired; for those whose question is not to be counted.
-    #[inline]
+    // By itself the compiler decides otherwise, and has what was found copied once more.
+    #[inline(always)]
     pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.find_even_expired(key)?;
         Ok(found.filter(|found| !has_expired(found.ends_ms(), self.now_ms)))
@@ -1034,7 +1051,7 @@ impl WriteTxn {
             self.delete(Family::Data, &key.legacy());
         } else {
             self.remove_metadata(key, stamp.expire_ms);
-            self.move_fields_expiry(key, stamp.shape.fields_expiry(), None);
+            self.move_fields_expiry(key, stamp.fields_expiry(), None);
         }
     }
 

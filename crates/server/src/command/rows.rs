@@ -1,7 +1,7 @@
 //! Replies made of rows, written straight from the iterator into the output.
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{LiveRows, Shared};
+use cairn_store::{Shared, Walked};
 
 use super::piecewise::ROWS_PER_PIECE;
 
@@ -36,27 +36,29 @@ pub fn shared(value: Shared) -> Reply {
 
 /// A reply of exactly `count` rows, each written by `item` from its key and value. `rows` stands before
 /// the first of them; those that are due are passed by, and not counted.
-pub fn reply<F>(shape: Shape, count: u64, rows: impl Into<LiveRows>, item: F) -> Reply
+pub fn reply<R, F>(shape: Shape, count: u64, rows: R, item: F) -> Reply
 where
+    R: Walked + 'static,
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
     Reply::Stream(Box::new(Items {
         header: Some(shape),
         left: count,
-        rows: rows.into(),
+        rows,
         item,
     }))
 }
 
-struct Items<F> {
+struct Items<R, F> {
     header: Option<Shape>,
     left: u64,
-    rows: LiveRows,
+    rows: R,
     item: F,
 }
 
-impl<F> ReplyStream for Items<F>
+impl<R, F> ReplyStream for Items<R, F>
 where
+    R: Walked,
     F: FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 {
     fn write(&mut self, out: &mut Writer<'_>, limit: usize) -> Result<Progress, StreamError> {
@@ -68,7 +70,7 @@ where
             if out.len() >= limit || passed_by >= ROWS_PER_PIECE {
                 return Ok(Progress::More);
             }
-            match self.rows.next().map_err(StreamError::new)? {
+            match self.rows.next_row().map_err(StreamError::new)? {
                 Some(row) if row.is_due => passed_by += 1,
                 Some(row) => {
                     (self.item)(row.row_key, row.value, out);

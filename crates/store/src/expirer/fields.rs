@@ -98,7 +98,7 @@ impl Store {
                 dealt.stale_rows += 1;
                 continue;
             };
-            let begun = place.begun.take().filter(|begun| begun.is_of(&hash));
+            let begun = place.begun.take_if(|begun| begun.is_of(&hash));
             let removed = self.remove_due(txn, &mut collection, begun, left)?;
             dealt.expired += removed.count;
             let is_emptied = collection.is_empty();
@@ -168,7 +168,7 @@ fn living(txn: &WriteTxn, hash: &DueHash<'_>) -> Result<Option<Collection>> {
     let stamp = txn
         .find_even_expired(&hash.key)?
         .map(|found| found.stamp())
-        .filter(|stamp| stamp.shape.fields_expiry() == Some((hash.at_ms, hash.version)));
+        .filter(|stamp| stamp.fields_expiry() == Some((hash.at_ms, hash.version)));
     Ok(stamp.and_then(|stamp| Collection::of_stamp(hash.key.clone(), &stamp)))
 }
 

@@ -1,5 +1,6 @@
 //! Each kind of disagreement is planted by hand, and must be found, named, and be the only finding.
 
+use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type};
 use cairn_encoding::system::{SystemKey, value};
 use cairn_encoding::{count, score};
@@ -267,6 +268,90 @@ fn sorted_sets_whose_orders_disagree() {
             txn.put(Family::ZsetScore, &row, *b"");
         },
         &[r#"database 0, key "hash": 1 rows in score order belong to a hash"#],
+    );
+}
+
+#[test]
+fn fields_whose_times_are_not_what_is_said() {
+    const AT: u64 = NOW_MS + 1000;
+    let metadata = |count, first_ms, last_ms| Body::Collection {
+        kind: CollectionKind::Hash,
+        version: HASH,
+        size: 2,
+        is_counted: false,
+        fields: Some(FieldTimes {
+            count,
+            first_ms,
+            last_ms,
+        }),
+    };
+    let by_name = |txn: &mut WriteTxn, field: &str, at_ms| {
+        let row = txn.key(b"hash").field(HASH, field.as_bytes());
+        txn.put(Family::ZsetScore, &row, field_expiry::encode(at_ms));
+    };
+    let by_time = |txn: &mut WriteTxn, field: &str, at_ms| {
+        let row = txn.key(b"hash").field_time(HASH, at_ms, field.as_bytes());
+        txn.put(Family::ZsetScore, &row, []);
+    };
+    let index = |txn: &mut WriteTxn, at_ms| {
+        let row = txn.key(b"hash").fields_expiry(at_ms, HASH);
+        txn.put(Family::Expiry, &row, []);
+    };
+    // f expires, and what is said of an earlier time is garbage.
+    let whole = |txn: &mut WriteTxn| {
+        put_metadata(txn, "hash", 0, metadata(1, AT, AT));
+        by_name(txn, "f", AT);
+        by_time(txn, "f", AT);
+        by_name(txn, "gone", AT - 1);
+        by_time(txn, "gone", AT - 1);
+        index(txn, AT);
+    };
+    expect(whole, &[]);
+    expect(
+        |txn| {
+            whole(txn);
+            let row = txn.key(b"hash").fields_expiry(AT, HASH);
+            txn.delete(Family::Expiry, &row);
+        },
+        &[
+            r#"database 0, key "hash": fields expire from 1700000001000 on, but no expiry row says so: they would not be deleted"#,
+        ],
+    );
+    expect(
+        |txn| {
+            whole(txn);
+            by_name(txn, "g", AT);
+        },
+        &[
+            r#"database 0, key "hash": the metadata says that 1 fields expire, but 2 rows say so"#,
+            r#"database 0, key "hash": when fields expire is said differently by name and by time"#,
+        ],
+    );
+    expect(
+        |txn| {
+            whole(txn);
+            by_name(txn, "f", AT + 1);
+        },
+        &[
+            r#"database 0, key "hash": field "f" expires at 1700000001001, after what the metadata says to be the last time, 1700000001000"#,
+            r#"database 0, key "hash": when fields expire is said differently by name and by time"#,
+        ],
+    );
+    expect(
+        |txn| {
+            whole(txn);
+            put_metadata(txn, "hash", 0, metadata(2, AT, AT));
+            by_name(txn, "x", AT);
+            by_time(txn, "x", AT);
+        },
+        &[r#"database 0, key "hash": field "x" expires, but is not there"#],
+    );
+    expect(
+        |txn| {
+            let row = txn.key(b"set").field(SET, b"m");
+            txn.put(Family::ZsetScore, &row, field_expiry::encode(AT));
+        },
+        &[r#"database 0, key "set": 1 rows say of a set that fields expire"#],
     );
 }
 

@@ -5,7 +5,7 @@ use cairn_encoding::system::SystemKey;
 use cairn_engine::LOCAL_REGION;
 use cairn_store::inspect::{Detail, Inspection, Presence, inspect, inspect_stored};
 use cairn_store::stream::Id;
-use cairn_store::{End, Expiry, Family, Stream, keys, legacy, string};
+use cairn_store::{End, Expiry, Family, Hash, Stream, keys, legacy, string};
 
 use crate::sample::{NOW_MS, Sample, hset, pop, push, read_stream, sadd, set, xadd, zadd};
 
@@ -21,7 +21,7 @@ const WITH_BYTES: Detail = Detail {
 /// A chapter of the golden file.
 type Chapter = (&'static str, &'static str, Detail);
 
-const CHAPTERS: [Chapter; 15] = [
+const CHAPTERS: [Chapter; 16] = [
     ("A small string lies in its metadata row", "greeting", ALL),
     ("The same, byte by byte", "greeting", WITH_BYTES),
     (
@@ -59,6 +59,11 @@ const CHAPTERS: [Chapter; 15] = [
         "Rows that are written ahead of their metadata",
         "staged",
         ALL,
+    ),
+    (
+        "A hash with fields that expire: when, by name and by time",
+        "cart",
+        WITH_BYTES,
     ),
     ("A key that never was", "nothing", ALL),
 ];
@@ -117,6 +122,10 @@ fn build() -> Sample {
         txn.put(Family::Data, &key.data(version, b"field"), *b"to come");
         let staging = SystemKey::Staging { region, version }.encode();
         txn.put(Family::Meta, &staging, key.metadata());
+        hset(txn, "cart", &[("apple", "3"), ("pear", "1")]);
+        let mut cart = Hash::open(txn, b"cart").unwrap();
+        cart.expire(txn, b"apple", NOW_MS + 60_000).unwrap();
+        cart.save(txn);
     });
     sample.time.set_millis(NOW_MS + 300);
     sample

@@ -67,12 +67,12 @@ pub fn encoding_of(txn: &ReadTxn, key: &Key, found: &Found<'_>) -> Result<&'stat
             kind,
             version,
             size,
-            fields,
+            expires,
             ..
         } => match kind {
             CollectionKind::Hash => {
                 let is_small = is_small(txn, key, version, size, ENCODINGS.small_hash())?;
-                match (is_small, fields.is_some()) {
+                match (is_small, expires) {
                     // The name that Redis 7.4 has for it.
                     (true, true) => "listpackex",
                     (true, false) => "listpack",
