@@ -358,6 +358,8 @@ check("maps and doubles of RESP3", async (r, protocol) => {
   });
 });
 
+require("./ioredis_features.js")(check, withClient);
+
 async function main() {
   let passed = 0;
   let failed = 0;

@@ -173,6 +173,8 @@ check("a lost connection is made again", async (r, protocol) => {
   });
 });
 
+require("./node_redis_features.js")(check, withClient, refused);
+
 async function main() {
   let passed = 0;
   let failed = 0;

@@ -2,16 +2,15 @@
 
 Usage: redis_py.py ADDRESS, see address.js
 
-Every check runs on an empty database, once per protocol. The last line says how many passed.
+Every check runs on an empty database, once per protocol. The last line says how many passed. What goes beyond the
+plain types is in redis_py_features.py.
 """
 
 import sys
 import threading
 import time
-import traceback
 
 import redis
-from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
@@ -19,26 +18,10 @@ from redis.exceptions import (
     NoPermissionError,
     ResponseError,
 )
-from redis.retry import Retry
 
-ONCE = Retry(NoBackoff(), 0)
-
-CHECKS = []
-
-
-def check(function):
-    """Registers a function that takes a client and its protocol, and asserts."""
-    CHECKS.append(function)
-    return function
-
-
-def rejects(error, call, *args, **kwargs):
-    """The error that the call must end with."""
-    try:
-        reply = call(*args, **kwargs)
-    except error as raised:
-        return raised
-    raise AssertionError(f"{error.__name__} expected, got {reply!r}")
+import harness
+import redis_py_features  # noqa: F401, registers its checks
+from harness import ONCE, check, connect, rejects
 
 
 def flat(reply):
@@ -537,47 +520,5 @@ def a_bounded_pool_hands_connections_on(r, protocol):
     pool.disconnect()
 
 
-def connect(protocol, **options):
-    options.setdefault("decode_responses", True)
-    return redis.Redis(**WHERE, protocol=protocol, socket_timeout=20, **options)
-
-
-def parse(address):
-    """What redis.Redis wants to know of an address."""
-    kind, _, rest = address.partition(":")
-    if kind == "unix":
-        return {"unix_socket_path": rest}
-    if kind == "tls":
-        host, port, folder = rest.split(":")
-        return {
-            "host": host,
-            "port": int(port),
-            "ssl": True,
-            "ssl_ca_certs": f"{folder}/ca.crt",
-            "ssl_certfile": f"{folder}/client.crt",
-            "ssl_keyfile": f"{folder}/client.key",
-        }
-    host, _, port = address.rpartition(":")
-    return {"host": host, "port": int(port)}
-
-
-def main():
-    passed, failed = 0, 0
-    for protocol in (2, 3):
-        client = connect(protocol)
-        for function in CHECKS:
-            name = f"{function.__name__}, RESP{protocol}"
-            try:
-                client.flushall()
-                function(client, protocol)
-                passed += 1
-            except Exception:  # an assertion, or whatever the client raises
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    WHERE = parse(sys.argv[1])
-    sys.exit(main())
+    sys.exit(harness.run(sys.argv[1]))

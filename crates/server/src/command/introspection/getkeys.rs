@@ -90,11 +90,11 @@ fn positions(call: &Args<'_>, place: Place) -> Option<Vec<usize>> {
             keys.map(Iterator::collect)
         }
         Place::HalfBehind { option, from } => {
-            let behind = option.behind(call);
-            let first = call.len() - behind.len();
-            let count = behind.len() / 2;
-            // Redis looks for the word where the specification says.
-            (count > 0 && first > from).then(|| (first..first + count).collect())
+            // Redis looks for the word where the specification says, whatever it may be the value of.
+            let mut words = from..call.len().saturating_sub(1);
+            let first = words.find(|at| is(call[*at], option.word))? + 1;
+            let count = (call.len() - first) / 2;
+            (count > 0).then(|| (first..first + count).collect())
         }
         Place::Unless { position, option } => {
             let behind = option.behind(call);
