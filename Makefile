@@ -86,7 +86,7 @@ larger-than-memory: build
 	    $(if $(MEMORY),--memory $(MEMORY)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DIR),--dir $(DIR))
 
 # Whether costs stay what they are when there is much: collections of millions, large strings, deletions, expiry
-# in bulk. Takes some minutes and 2 GB; SCALE=small a minute: make bench-depth SCALE=small ONLY=strings,expiry
+# in bulk. Takes half an hour and 2 GB; SCALE=small a minute or two: make bench-depth SCALE=small ONLY=strings,expiry
 # DEPTH_DIR=/var/tmp
 bench-depth: build
 	$(CARGO) run --release --package cairn-tests --bin bench_depth -- \
