@@ -39,7 +39,7 @@ impl Default for Config {
             election_timeout: Duration::from_millis(1000),
             heartbeat: Duration::from_millis(250),
             message_bytes: 1024 * 1024,
-            cached_bytes: 4 * 1024 * 1024,
+            cached_bytes: 1024 * 1024,
             log_bytes: 64 * 1024 * 1024,
             log_bytes_limit: 1024 * 1024 * 1024,
             install_timeout: Duration::from_secs(600),

@@ -16,7 +16,7 @@ use crate::log::{Log, RegionLog};
 use crate::machine::Machine;
 use crate::network::Peers;
 use crate::read::Barrier;
-use crate::runtime::{Instant, now, spawn};
+use crate::runtime::{Instant, now, sleep, spawn};
 use crate::snapshot::Incoming;
 use crate::state_machine::StateMachine;
 use crate::transport::Transport;
@@ -82,13 +82,15 @@ impl Group {
         transport: Arc<dyn Transport>,
         config: Arc<Config>,
     ) -> Result<Arc<Group>, StartError> {
-        let openraft = config.openraft().map_err(StartError::config)?;
+        let mut openraft = config.openraft().map_err(StartError::config)?;
         let log = log
             .region(region, replica)
             .await?
             .bounded(config.message_bytes)
             .applied_to(machine.clone());
         let returned = log.has_voted().then(now);
+        // See `votes`: neither for others nor for itself.
+        openraft.enable_elect = returned.is_none();
         let running = Arc::new(AtomicBool::new(false));
         let machine = StateMachine::open(
             region,
@@ -107,6 +109,13 @@ impl Group {
             .await
             .map_err(StartError::fatal)?;
         running.store(true, Ordering::Release);
+        if returned.is_some() {
+            let (raft, wait) = (raft.clone(), config.election_timeout);
+            spawn(async move {
+                sleep(wait).await;
+                raft.runtime_config().elect(true);
+            });
+        }
         let role = watched_role(&raft, replica);
         Ok(Arc::new(Group {
             region,
@@ -134,9 +143,8 @@ impl Group {
         self.role.clone()
     }
 
-    /// Whether it may vote for another. A replica that comes back has forgotten when it last heard of a leader, and to
-    /// whom it owes not to elect another: that leader may still read by its lease. So it waits for as long as any
-    /// lease lasts, and as candidates wait before they ask.
+    /// Whether it may vote. A replica that comes back has forgotten when it last heard of a leader, and to whom it owes
+    /// not to elect another: that leader may still read by its lease. So it waits for longer than any lease lasts.
     pub(crate) fn votes(&self) -> bool {
         self.returned
             .is_none_or(|returned| now() - returned >= self.config.election_timeout)

@@ -29,8 +29,8 @@ pub enum Content {
 
 /// The state machines of all regions of a node.
 ///
-/// For one region, `apply`, `snapshot` and `install` are never called while another of them is still at work. An error
-/// of any method stops the region and calls `Config::failure`.
+/// For one region, `apply`, `snapshot` and `install` are never called while another of them is still at work, nor
+/// `receive` while `install` is. An error of any of the first three stops the region and calls `Config::failure`.
 pub trait Machine: Send + Sync + 'static {
     /// Where a region is; the default if nothing was ever applied to it.
     fn applied(&self, region: u64) -> io::Result<Applied>;

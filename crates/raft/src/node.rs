@@ -241,7 +241,7 @@ impl Node {
             let Some(group) = self.group(region) else {
                 continue;
             };
-            group.incoming.forget(self.config.install_timeout).await;
+            group.incoming.forget(self.config.install_timeout);
             if let Err(error) = group.purge(&self.machine).await {
                 tracing::warn!("region {region}: its log cannot be purged: {error}");
             }

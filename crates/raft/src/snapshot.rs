@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_encoding::raft::{Applied, Vote};
@@ -152,12 +153,10 @@ impl Incoming {
         transfer: u64,
         pieces: u64,
     ) -> Response {
-        // The lock is let go: nothing may come in between, but a new transfer may begin while this is installed.
-        let complete = self
-            .0
-            .lock()
-            .await
-            .take_if(|current| current.number == transfer && current.pieces == pieces);
+        // Held until it is installed: a new transfer would clear its place away.
+        let mut incoming = self.0.lock().await;
+        let complete =
+            incoming.take_if(|current| current.number == transfer && current.pieces == pieces);
         let Some(current) = complete else {
             return unknown();
         };
@@ -182,9 +181,11 @@ impl Incoming {
     }
 
     /// Forgets a transfer of which nothing was heard for long.
-    pub(crate) async fn forget(&self, patience: std::time::Duration) {
-        let mut incoming = self.0.lock().await;
-        incoming.take_if(|current| now() - current.touched > patience);
+    pub(crate) fn forget(&self, patience: Duration) {
+        // Who holds it is at work with it.
+        if let Ok(mut incoming) = self.0.try_lock() {
+            incoming.take_if(|current| now() - current.touched > patience);
+        }
     }
 }
 

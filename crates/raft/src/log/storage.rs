@@ -62,10 +62,12 @@ impl RegionLog {
         };
         while machine.durable(self.region) < Some(index) {
             let applied = machine.applied(self.region)?.last;
-            match applied.is_some_and(|applied| applied.index >= index) {
-                true => machine.sync().await?,
-                // A snapshot is being installed.
-                false => sleep(INSTALLING).await,
+            if applied.is_some_and(|applied| applied.index >= index) {
+                machine.sync().await?;
+            }
+            // A snapshot is being installed, or has just been.
+            if machine.durable(self.region) < Some(index) {
+                sleep(INSTALLING).await;
             }
         }
         Ok(())

@@ -19,8 +19,9 @@ use crate::propose::MAX_PAYLOAD;
 pub(super) const PART: usize = 64 * 1024;
 /// The longest message: a batch, and what is said about it.
 pub(super) const MAX_MESSAGE: usize = MAX_PAYLOAD + 1024 * 1024;
-/// What the unfinished messages of a connection may take.
+/// What the unfinished messages of a connection may take, and how many they may be.
 const MAX_UNFINISHED: usize = 2 * MAX_MESSAGE;
+const MAX_UNFINISHED_COUNT: usize = 16 * 1024;
 pub(super) const HEAD: usize = 8;
 const FIXED: usize = 9;
 
@@ -94,8 +95,9 @@ impl Assembler {
             let message = self.unfinished.entry((kind, id)).or_default();
             message.extend_from_slice(part);
             self.bytes += part.len();
-            if message.len() > MAX_MESSAGE || self.bytes > MAX_UNFINISHED {
-                return Err(invalid("messages that are too long"));
+            let too_long = message.len() > MAX_MESSAGE || self.bytes > MAX_UNFINISHED;
+            if too_long || self.unfinished.len() > MAX_UNFINISHED_COUNT {
+                return Err(invalid("messages that are too long, or too many"));
             }
             return Ok(None);
         }
