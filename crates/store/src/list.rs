@@ -108,7 +108,7 @@ impl List {
     pub fn show_from_memory(
         &self,
         txn: &ReadTxn,
-        positions: Range<u64>,
+        positions: impl Iterator<Item = u64>,
         mut show: impl FnMut(&[u8]),
     ) -> bool {
         let mut row_key = self.row_key(0);

@@ -6,9 +6,7 @@ mod pop;
 use std::ops::Range;
 
 use cairn_resp::{Bulks, Reply, Writer};
-use cairn_store::{
-    End, Error, EventClass, List, Place, Point, ReadTxn, Result, Rows, Shape, WriteTxn,
-};
+use cairn_store::{End, Error, EventClass, List, Place, Point, ReadTxn, Result, Shape, WriteTxn};
 
 use find::lpos;
 pub(super) use pop::{ends, move_element, parse_pops, pop_first, pop_one};
@@ -274,15 +272,7 @@ fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if positions.is_empty() {
         return Ok(Reply::Array(Vec::new()));
     }
-    let count = positions.end - positions.start;
-    if count <= SHORT {
-        let mut elements = Bulks::with_capacity(count as usize);
-        if list.show_from_memory(txn, positions.clone(), |element| elements.push(element)) {
-            return Ok(Reply::Bulks(elements));
-        }
-    }
-    let rows = list.rows(txn, positions, End::Left.direction());
-    Ok(elements(count, rows))
+    Ok(elements(txn, &list, positions, End::Left))
 }
 
 fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -377,7 +367,22 @@ fn positions(first: i64, last: i64, length: u64) -> Range<u64> {
     if start < end { start..end } else { 0..0 }
 }
 
-fn elements(count: u64, rows: Rows) -> Reply {
+/// The elements at these positions, from one end on: copied from memory if they are few and all of them are there, and
+/// else walked over as they are sent.
+fn elements(txn: &ReadTxn, list: &List, positions: Range<u64>, from: End) -> Reply {
+    let count = positions.end - positions.start;
+    if count <= SHORT {
+        let mut elements = Bulks::with_capacity(count as usize);
+        let copy = |element: &[u8]| elements.push(element);
+        let are_all = match from {
+            End::Left => list.show_from_memory(txn, positions.clone(), copy),
+            End::Right => list.show_from_memory(txn, positions.clone().rev(), copy),
+        };
+        if are_all {
+            return Reply::Bulks(elements);
+        }
+    }
+    let rows = list.rows(txn, positions, from.direction());
     let item = |_: &[u8], element: &[u8], out: &mut Writer<'_>| out.bulk(element);
     rows::reply(rows::Shape::Array, count, rows, item)
 }

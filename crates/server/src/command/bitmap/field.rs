@@ -209,11 +209,14 @@ pub fn bitfield(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let operations = parse(txn.store(), args, true)?;
     let writes = operations.iter().filter(|of| of.action != Action::Get);
     let Some(length) = writes.map(|of| of.field.end_byte()).max() else {
-        return bitfield_ro(txn, args);
+        let reply = bitfield_ro(txn, args)?;
+        txn.notify_of_misses();
+        return Ok(reply);
     };
     // It becomes as long as any of its writes needs, whether that succeeds or not.
     let edit = Edit::open(txn, args[1])?;
-    if edit.len() < length {
+    let has_grown = edit.len() < length;
+    if has_grown {
         edit.write_at(txn, length - 1, &[0])?;
     }
     let mut replies = Vec::with_capacity(operations.len());
@@ -241,8 +244,10 @@ pub fn bitfield(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             }
         };
         if let Some(value) = value {
-            edit.write_at(txn, field.first_byte(), &field.write(&bytes, value))?;
-            has_changed = true;
+            if value != before {
+                edit.write_at(txn, field.first_byte(), &field.write(&bytes, value))?;
+            }
+            has_changed |= value != before || has_grown;
         }
         replies.push(reply.map_or(Reply::Null, Reply::Int));
     }

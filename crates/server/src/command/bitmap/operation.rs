@@ -50,6 +50,7 @@ pub fn bitop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     for source in sources {
         longest = longest.max(Str::find(txn, source)?.map_or(0, |value| value.len()));
     }
+    txn.notify_of_misses();
     let key = txn.key(target);
     if longest == 0 {
         let stamp = txn.find(&key)?.map(|found| found.stamp());

@@ -107,7 +107,7 @@ pub fn pop_first<'a>(
 fn pop_several(txn: &mut WriteTxn, name: &[u8], mut list: List, end: End, count: u64) -> Reply {
     let positions = list.outermost(end, count);
     let taken = positions.end - positions.start;
-    let reply = elements(taken, list.rows(txn, positions, end.direction()));
+    let reply = elements(txn, &list, positions, end);
     list.drop_outermost(end, count);
     if taken > 0 {
         save_popped(txn, name, list, end);
