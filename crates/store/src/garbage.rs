@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_encoding::metadata::{expire_of, has_expired};
+use cairn_encoding::metadata::{Body, Metadata, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_engine::Family;
 
@@ -113,20 +113,35 @@ impl Store {
         let mut due = Due::default();
         let (mut compared, mut expired) = (0, 0);
         for row in rows.iter().take(COMPARED) {
-            let Ok(RowKey::Expiry { at_ms, index, key }) = RowKey::decode_expiry(row) else {
-                continue;
+            let (at_ms, index, key, of_fields) = match RowKey::decode_expiry(row) {
+                Ok(RowKey::Expiry { at_ms, index, key }) => (at_ms, index, key, None),
+                Ok(RowKey::FieldsExpiry {
+                    at_ms,
+                    index,
+                    key,
+                    version,
+                }) => (at_ms, index, key, Some(version)),
+                _ => continue,
             };
             compared += 1;
             let key = Key::new(index, key);
             let metadata = self
                 .engine()
                 .get_quietly(Family::Metadata, key.metadata())?;
-            let is_due = match metadata {
-                Some(value) => expire_of(&value)? == at_ms && has_expired(at_ms, now_ms),
-                None => false,
+            let Some(metadata) = metadata else {
+                continue;
             };
-            if is_due {
-                expired += 1;
+            let metadata = Metadata::decode(&metadata)?;
+            let is_current = match of_fields {
+                None => metadata.expire_ms == at_ms,
+                Some(of_version) => matches!(
+                    metadata.body,
+                    Body::Collection { version, fields: Some(fields), .. }
+                        if version == of_version && fields.first_ms == at_ms
+                ),
+            };
+            if is_current && has_expired(at_ms, now_ms) {
+                expired += u64::from(of_fields.is_none());
                 due.lag_ms = due.lag_ms.max(now_ms.saturating_sub(at_ms));
             }
         }

@@ -280,7 +280,9 @@ impl Store {
             };
             let (RowKey::Data { version, .. }
             | RowKey::Score { version, .. }
-            | RowKey::Count { version, .. }) = decoded
+            | RowKey::Count { version, .. }
+            | RowKey::Field { version, .. }
+            | RowKey::FieldTime { version, .. }) = decoded
             else {
                 // A string of the old format, which has none.
                 place = Some([row_key, &[0]].concat());

@@ -163,8 +163,12 @@ impl Place {
     }
 }
 
-/// The hash that an index row is about, unless it has changed since.
+/// The hash that an index row is about, unless it has changed since. One of a database that was flushed may still be in
+/// memory, after its rows were dropped: it must not be written again.
 fn living(txn: &WriteTxn, hash: &DueHash<'_>) -> Result<Option<Collection>> {
+    if txn.database_of(&hash.key).is_none() {
+        return Ok(None);
+    }
     let stamp = txn
         .find_even_expired(&hash.key)?
         .map(|found| found.stamp())

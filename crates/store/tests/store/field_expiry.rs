@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use cairn_store::{
-    Effect, EventClass, Family, Hash, Observer, Point, Progress, ReadTxn, WriteTxn, check, keys,
-    keyspace,
+    Effect, EventClass, Family, Hash, Observer, Point, Progress, ReadTxn, WriteTxn, check,
+    databases, keys, keyspace,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -514,9 +514,36 @@ fn a_hash_with_fields_that_expire_does_what_a_map_does() {
                 }),
             }
             fixture.read(|txn| pair.compare(txn));
+            if pair.model.is_empty() {
+                // One from which the field was deleted that would have expired last may be there, without a field that
+                // anybody sees, until the expirer comes.
+                fixture.write(|txn| keys::clear(txn, b"hash").unwrap());
+                pair.expire_ms = 0;
+            }
             prop_assert_eq!(violations(&fixture), [""; 0]);
         }
         Ok(())
     });
     outcome.unwrap();
+}
+
+/// Flushed databases are dropped, and their index rows are found by the expirer later.
+#[test]
+fn a_hash_of_a_flushed_database_is_not_written_again() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        let mut hash = Hash::open(txn, b"hash").unwrap();
+        for field in ["a", "b"] {
+            hash.set(txn, field.as_bytes(), b"value").unwrap();
+        }
+        hash.expire(txn, b"a", START + 1000).unwrap();
+        hash.save(txn);
+    });
+    let mut txn = fixture.txn();
+    databases::flush(&mut txn, [0]);
+    fixture.commit(txn);
+    fixture.store().reclaim_databases().unwrap();
+    fixture.time.set_millis(START + 5000);
+    fixture.store().expire_some(100).unwrap();
+    assert_eq!(violations(&fixture), [""; 0]);
 }
