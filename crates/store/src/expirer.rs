@@ -133,23 +133,18 @@ impl Store {
         let (mut rows, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());
         let mut hashes = Vec::new();
         for row in &due {
-            let (at_ms, index, key, version) = match RowKey::decode_expiry(row) {
-                Ok(RowKey::Expiry { at_ms, index, key }) => (at_ms, index, key, None),
-                Ok(RowKey::FieldsExpiry {
-                    at_ms,
-                    index,
-                    key,
-                    version,
-                }) => (at_ms, index, key, Some(version)),
-                _ => {
-                    tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
-                    continue;
-                }
+            let Some(DueRow {
+                at_ms,
+                key,
+                version,
+            }) = DueRow::decode(row)
+            else {
+                tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
+                continue;
             };
             // Keys that others work on are left for the next time: nobody shall wait for the expirer.
             let mut request = Request::default();
-            request.add(key, Mode::Exclusive);
-            let key = Key::new(index, key);
+            request.add(key.name(), Mode::Exclusive);
             if !held.try_extend(&request) {
                 place.skip(row);
             } else if let Some(version) = version {
@@ -321,6 +316,34 @@ impl Place {
             since: Some(Instant::now()),
             ..Place::default()
         }
+    }
+}
+
+/// What a row of `expiry` is about.
+pub(crate) struct DueRow {
+    pub(crate) at_ms: u64,
+    pub(crate) key: Key,
+    /// Of the hash, if it is about fields.
+    pub(crate) version: Option<u64>,
+}
+
+impl DueRow {
+    pub(crate) fn decode(row: &[u8]) -> Option<DueRow> {
+        let (at_ms, index, key, version) = match RowKey::decode_expiry(row).ok()? {
+            RowKey::Expiry { at_ms, index, key } => (at_ms, index, key, None),
+            RowKey::FieldsExpiry {
+                at_ms,
+                index,
+                key,
+                version,
+            } => (at_ms, index, key, Some(version)),
+            _ => return None,
+        };
+        Some(DueRow {
+            at_ms,
+            key: Key::new(index, key),
+            version,
+        })
     }
 }
 

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_encoding::metadata::{Body, Metadata, has_expired};
-use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::metadata::has_expired;
+use cairn_encoding::row;
 use cairn_engine::Family;
 
 use crate::count::KeyCount;
 use crate::error::Result;
-use crate::key::Key;
+use crate::expirer::DueRow;
 use crate::reclaimer::Orphans;
 use crate::store::Store;
+use crate::txn::{Found, Row};
 
 /// Keys that have expired and are not deleted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,35 +114,28 @@ impl Store {
         let mut due = Due::default();
         let (mut compared, mut expired) = (0, 0);
         for row in rows.iter().take(COMPARED) {
-            let (at_ms, index, key, of_fields) = match RowKey::decode_expiry(row) {
-                Ok(RowKey::Expiry { at_ms, index, key }) => (at_ms, index, key, None),
-                Ok(RowKey::FieldsExpiry {
-                    at_ms,
-                    index,
-                    key,
-                    version,
-                }) => (at_ms, index, key, Some(version)),
-                _ => continue,
-            };
-            compared += 1;
-            let key = Key::new(index, key);
-            let metadata = self
-                .engine()
-                .get_quietly(Family::Metadata, key.metadata())?;
-            let Some(metadata) = metadata else {
+            let Some(DueRow {
+                at_ms,
+                key,
+                version,
+            }) = DueRow::decode(row)
+            else {
                 continue;
             };
-            let metadata = Metadata::decode(&metadata)?;
-            let is_current = match of_fields {
-                None => metadata.expire_ms == at_ms,
-                Some(of_version) => matches!(
-                    metadata.body,
-                    Body::Collection { version, fields: Some(fields), .. }
-                        if version == of_version && fields.first_ms == at_ms
-                ),
+            compared += 1;
+            let stored = self
+                .engine()
+                .get_quietly(Family::Metadata, key.metadata())?;
+            let Some(stored) = stored else {
+                continue;
+            };
+            let stamp = Found::of_metadata(Row::Stored(stored))?.stamp();
+            let is_current = match version {
+                None => stamp.expire_ms == at_ms,
+                Some(version) => stamp.fields_expiry() == Some((at_ms, version)),
             };
             if is_current && has_expired(at_ms, now_ms) {
-                expired += u64::from(of_fields.is_none());
+                expired += u64::from(version.is_none());
                 due.lag_ms = due.lag_ms.max(now_ms.saturating_sub(at_ms));
             }
         }
