@@ -9,13 +9,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::expected::prefetch;
 use crate::row::{Kind, Row};
 
-/// The smallest table that is not empty.
-const LEAST: usize = 16;
+/// The smallest table that is not empty: most batches find room in it.
+const LEAST: usize = 64;
 /// How often a row must be asked for to be as hot as can be.
 const HOTTEST: u8 = 3;
 /// Of so many warm rows that the search for a cold one passes, one cools down. Many come and go while a hot set is
 /// asked for once: those that are asked for again must not cool down each time room is made for others.
 const PASSED_PER_COOLED: usize = 16;
+/// The search for rows to evict goes over so many slots in a row, and on elsewhere. If it went round the table, it would
+/// leave an empty part behind it and find an overfull one before it, where searches are long.
+const IN_A_ROW: usize = 16;
+/// Spreads numbers over a power of two: an odd number near its golden section.
+const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Default)]
 pub(crate) struct Slot {
@@ -140,20 +145,27 @@ impl Table {
 
     /// Puts a row in its place; the one that was there is returned.
     pub(crate) fn put(&mut self, hash: u32, row: Row) -> (&mut Slot, Option<Row>) {
+        let slot = self.slot_for(hash, row.kind(), row.key());
+        let before = slot.row.replace(row);
+        (slot, before)
+    }
+
+    /// The slot of a row. If the row is not there, the caller puts it there.
+    #[inline]
+    pub(crate) fn slot_for(&mut self, hash: u32, kind: Kind, key: &[u8]) -> &mut Slot {
         // A quarter stays free, so that searches stay short.
         if self.len >= self.slots.len() / 4 * 3 {
             self.grow();
         }
-        let at = self.place(hash, row.kind(), row.key());
+        let at = self.place(hash, kind, key);
         let slot = &mut self.slots[at];
-        let before = slot.row.replace(row);
-        if before.is_none() {
+        if slot.row.is_none() {
             self.len += 1;
             slot.hash = hash;
             slot.generation = 0;
             *slot.heat.get_mut() = 0;
         }
-        (slot, before)
+        slot
     }
 
     fn grow(&mut self) {
@@ -197,7 +209,13 @@ impl Table {
         Some(taken)
     }
 
-    /// Goes on round the table, lets some rows cool down, and takes out the next that is cold and may go; gives
+    /// The slot that the search for rows to evict has come to.
+    fn at_hand(&self) -> usize {
+        let row = (self.hand / IN_A_ROW).wrapping_mul(SPREAD);
+        (row.wrapping_mul(IN_A_ROW) + self.hand % IN_A_ROW) & self.mask()
+    }
+
+    /// Goes on over the table, lets some rows cool down, and takes out the next that is cold and may go; gives
     /// up after so many slots.
     pub(crate) fn evict(
         &mut self,
@@ -207,7 +225,7 @@ impl Table {
         let rounds = usize::from(HOTTEST) * PASSED_PER_COOLED + 1;
         let most_slots = most_slots.min(self.slots.len() * rounds);
         for _ in 0..most_slots {
-            let at = self.hand & self.mask();
+            let at = self.at_hand();
             let slot = &mut self.slots[at];
             if slot.row.is_some() && may_go(slot) {
                 if slot.is_cold() {
@@ -323,6 +341,27 @@ mod tests {
             }
         }
         assert!(missing < 500, "{missing} of 10,000");
+    }
+
+    /// Rows come and go in a table that is as full as can be.
+    #[test]
+    fn rows_lie_spread_over_the_table_however_many_come_and_go() {
+        let mut table = Table::default();
+        let most = 8192 / 4 * 3 - 1;
+        let mut random = fastrand::Rng::with_seed(1);
+        for number in 0..60_000_u32 {
+            table.put(
+                random.u32(..),
+                Row::new(Family::Data, &number.to_be_bytes(), None),
+            );
+            while table.len() > most {
+                table.evict(usize::MAX, |_| true);
+            }
+        }
+        assert_eq!(table.slots.len(), 8192);
+        let gaps = table.slots.split(|slot| slot.row.is_none());
+        let longest = gaps.map(<[Slot]>::len).max().unwrap();
+        assert!(longest < 300, "{longest}");
     }
 
     #[test]
