@@ -5,7 +5,7 @@
 //! lets one failing command among many be undone without touching the others.
 
 use crate::family::Family;
-use crate::row::{Row, hash};
+use crate::row::{Row, family_of, hash, key_of};
 use crate::table::Table;
 
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub struct Batch {
     /// What the rows changed since the savepoint, or since the beginning of the unit, were before, the latest
     /// change last.
     undo: Vec<Before>,
+    /// Rows of which the value was written over, as they were.
+    overwritten: Vec<u8>,
     savepoint: Savepoint,
     /// How much of `undo` is older than the savepoint: the commands of a unit that came before.
     undo_at_savepoint: usize,
@@ -27,9 +29,15 @@ pub struct Batch {
 /// What the batch had to say of a row before it was changed.
 struct Before {
     hash: u32,
-    /// The row as it is now: the undone change.
-    changed: Row,
-    before: Option<Row>,
+    row: RowBefore,
+}
+
+enum RowBefore {
+    /// Nothing. This is the change.
+    None(Row),
+    Other(Row),
+    /// What stands from here on in `overwritten`.
+    Overwritten(usize),
 }
 
 /// What a rollback goes back to.
@@ -74,19 +82,33 @@ impl Batch {
     fn change(&mut self, family: Family, key: &[u8], value: Option<&[u8]>) {
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         let hash = hash(family, key);
-        let row = Row::new(family, key, value);
         let remembers = self.savepoint == Savepoint::Changes;
-        let changed = remembers.then(|| row.clone());
-        let (_, before) = self.rows.put(hash, row);
-        if before.is_none() {
+        let slot = self.rows.slot_for(hash, family.into(), key);
+        let Some(row) = &mut slot.row else {
             self.counts[family as usize] += 1;
+            let row = slot.row.insert(Row::new(family, key, value));
+            if remembers {
+                let row = RowBefore::None(row.clone());
+                self.undo.push(Before { hash, row });
+            }
+            return;
+        };
+        // Most often the metadata of a collection, which every command changes that adds to it.
+        if let Some(value) = value
+            && let Some((bytes, value_at)) = row.place_to_overwrite(value.len())
+        {
+            if remembers {
+                let row = RowBefore::Overwritten(self.overwritten.len());
+                self.undo.push(Before { hash, row });
+                self.overwritten.extend_from_slice(bytes);
+            }
+            bytes[value_at..].copy_from_slice(value);
+            return;
         }
-        if let Some(changed) = changed {
-            self.undo.push(Before {
-                hash,
-                changed,
-                before,
-            });
+        let before = std::mem::replace(row, Row::new(family, key, value));
+        if remembers {
+            let row = RowBefore::Other(before);
+            self.undo.push(Before { hash, row });
         }
     }
 
@@ -115,6 +137,7 @@ impl Batch {
         };
         self.bytes_at_savepoint = self.bytes;
         self.undo.clear();
+        self.overwritten.clear();
         self.undo_at_savepoint = 0;
     }
 
@@ -142,9 +165,13 @@ impl Batch {
     /// once.
     pub fn changed(&self) -> impl Iterator<Item = (Family, &[u8])> {
         let all = (self.savepoint != Savepoint::Changes).then(|| self.rows());
-        let remembered = self.undo.iter().map(|before| &before.changed);
-        let rows = all.into_iter().flatten().chain(remembered);
-        rows.map(|row| (row.family(), row.key()))
+        let all = all.into_iter().flatten();
+        let remembered = self.undo.iter().map(|before| match &before.row {
+            RowBefore::None(row) | RowBefore::Other(row) => row.bytes(),
+            RowBefore::Overwritten(at) => &self.overwritten[*at..],
+        });
+        let rows = all.map(Row::bytes).chain(remembered);
+        rows.map(|row| (family_of(row), key_of(row)))
     }
 
     /// Takes back every change since the last savepoint.
@@ -155,19 +182,19 @@ impl Batch {
         }
         self.bytes = self.bytes_at_savepoint;
         while self.undo.len() > self.undo_at_savepoint
-            && let Some(Before {
-                hash,
-                changed,
-                before,
-            }) = self.undo.pop()
+            && let Some(Before { hash, row }) = self.undo.pop()
         {
-            match before {
-                Some(row) => {
-                    self.rows.put(hash, row);
-                }
-                None => {
+            match row {
+                RowBefore::None(changed) => {
                     self.rows.remove(hash, changed.family(), changed.key());
                     self.counts[changed.family() as usize] -= 1;
+                }
+                RowBefore::Other(row) => {
+                    self.rows.put(hash, row);
+                }
+                RowBefore::Overwritten(at) => {
+                    self.rows.put(hash, Row::copy_of(&self.overwritten[at..]));
+                    self.overwritten.truncate(at);
                 }
             }
         }
@@ -266,6 +293,33 @@ mod tests {
             assert_eq!(batch.bytes(), bytes);
             assert_eq!(batch.changed().count(), 0);
         }
+    }
+
+    #[test]
+    fn values_that_are_written_over_come_back() {
+        let mut batch = Batch::new();
+        batch.put(Family::Metadata, b"k", *b"1");
+        batch.put(Family::Metadata, b"l", *b"1");
+        // Somebody else shows this one: it must not change under them.
+        let shown: Vec<Row> = batch
+            .rows()
+            .filter(|row| row.key() == b"l")
+            .cloned()
+            .collect();
+        let before = changes(&batch);
+        batch.savepoint();
+        for value in [*b"2", *b"3"] {
+            batch.put(Family::Metadata, b"k", value);
+            batch.put(Family::Metadata, b"l", value);
+        }
+        assert_eq!(batch.get(Family::Metadata, b"k"), Some(Some(&b"3"[..])));
+        assert_eq!(shown[0].value(), Some(&b"1"[..]));
+        let changed: Vec<&[u8]> = batch.changed().map(|(_, key)| key).collect();
+        assert_eq!(changed, [b"k", b"l", b"k", b"l"]);
+        batch.rollback();
+        assert_eq!(changes(&batch), before);
+        batch.rollback();
+        assert_eq!(changes(&batch), before);
     }
 
     #[test]

@@ -74,7 +74,17 @@ impl Row {
 
     #[inline]
     pub(crate) fn family(&self) -> Family {
-        Family::ALL[usize::from(self.0[0] & !WHOLE)]
+        family_of(&self.0)
+    }
+
+    /// All of it, as it stands in memory.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn copy_of(bytes: &[u8]) -> Row {
+        Row(bytes.into())
     }
 
     #[inline]
@@ -87,20 +97,27 @@ impl Row {
 
     #[inline]
     fn value_at(&self) -> usize {
-        let [_, _, a, b, c, d, ..] = *self.0 else {
-            return HEAD;
-        };
-        HEAD + u32::from_ne_bytes([a, b, c, d]) as usize
+        value_at(&self.0)
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        &self.0[HEAD..self.value_at()]
+        key_of(&self.0)
     }
 
     #[inline]
     pub(crate) fn value(&self) -> Option<&[u8]> {
         (self.0[1] == 0).then(|| &self.0[self.value_at()..])
+    }
+
+    /// The bytes that hold the row, and where its value begins, for a value of this length to be written over it. None if
+    /// the row has another length, or is shared.
+    #[inline]
+    pub(crate) fn place_to_overwrite(&mut self, length: usize) -> Option<(&mut [u8], usize)> {
+        let value_at = self.value_at();
+        let has_value = self.0[1] == 0 && self.0.len() - value_at == length;
+        let bytes = has_value.then(|| Arc::get_mut(&mut self.0)).flatten()?;
+        Some((bytes, value_at))
     }
 
     /// The bytes that hold the row, and where its value begins.
@@ -129,6 +146,26 @@ impl Row {
     pub(crate) fn is(&self, kind: Kind, key: &[u8]) -> bool {
         self.0[0] == kind.byte() && self.key() == key
     }
+}
+
+/// The family of a row, from its bytes.
+#[inline]
+pub(crate) fn family_of(bytes: &[u8]) -> Family {
+    Family::ALL[usize::from(bytes[0] & !WHOLE)]
+}
+
+/// The same for its key.
+#[inline]
+pub(crate) fn key_of(bytes: &[u8]) -> &[u8] {
+    &bytes[HEAD..value_at(bytes)]
+}
+
+#[inline]
+fn value_at(bytes: &[u8]) -> usize {
+    let [_, _, a, b, c, d, ..] = *bytes else {
+        return HEAD;
+    };
+    HEAD + u32::from_ne_bytes([a, b, c, d]) as usize
 }
 
 /// Clients choose the keys, so they must not be able to tell which of them meet in a table.

@@ -252,6 +252,15 @@ impl Grips {
         self.held.is_empty() && self.everything.is_none()
     }
 
+    /// Whether what is wanted is what was taken last: commands that follow each other are often about the same key.
+    #[inline]
+    fn have_just_taken(&self, request: &Request) -> bool {
+        let [(EVERYTHING, Mode::Shared), (name, _)] = request.wanted[..] else {
+            return false;
+        };
+        self.everything.is_some() && self.held.last() == Some(&(name, Mode::Exclusive))
+    }
+
     /// How many times a latch is held, shared.
     fn times_shared(&self, name: Name) -> u32 {
         let times = self
@@ -333,6 +342,9 @@ impl Latches {
 impl Held {
     /// Adds to what is held, if that needs no waiting; else changes nothing and says so.
     pub fn try_extend(&mut self, request: &Request) -> bool {
+        if self.grips.have_just_taken(request) {
+            return true;
+        }
         self.latches
             .table
             .lock()
