@@ -24,6 +24,7 @@ use crate::error::{EngineError, Result};
 use crate::expected::Expected;
 use crate::family::Family;
 use crate::filter::{FilterCounters, Gate};
+use crate::generation::WalkedRange;
 use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::options::{self, EngineOptions};
@@ -32,7 +33,7 @@ use crate::row::Row;
 use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::whole::Cursor;
-use crate::young::{Beneath, Fetch, InMemory, Known, Load, WalkedRange, Young};
+use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Walker, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -498,7 +499,8 @@ impl Engine {
         direction: Direction,
     ) -> Rows {
         let range = WalkedRange::new(family, lower, upper);
-        let (stored, changes) = self.open_walk(&range, batch, Load::Few, |_| {
+        let walker = Walker::Foreground;
+        let (stored, changes) = self.open_walk(&range, batch, direction, walker, |_| {
             self.iterator(&range, ReadOptions::default())
         });
         self.walk(Stored::Iterator(stored), changes, lower, direction)
@@ -518,7 +520,8 @@ impl Engine {
         let Some(prefix) = range.prefix else {
             return self.rows(batch, family, lower, upper, direction);
         };
-        let (beneath, changes) = self.open_walk(&range, batch, Load::Few, |beneath| {
+        let walker = Walker::Foreground;
+        let (beneath, changes) = self.open_walk(&range, batch, direction, walker, |beneath| {
             beneath.map_err(|drained| {
                 let end = row::version_end(prefix);
                 let all = WalkedRange::new(family, prefix, &end);
@@ -549,24 +552,26 @@ impl Engine {
         upper: &[u8],
     ) -> Rows {
         let range = WalkedRange::new(family, lower, upper);
-        let (stored, changes) = self.open_walk(&range, batch, Load::Few, |_| {
+        let (direction, walker) = (Direction::Forward, Walker::Foreground);
+        let (stored, changes) = self.open_walk(&range, batch, direction, walker, |_| {
             let mut options = ReadOptions::default();
             options.fill_cache(false);
             self.iterator(&range, options)
         });
-        self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward)
+        self.walk(Stored::Iterator(stored), changes, lower, direction)
     }
 
     /// The same for background work, which must not push out of the cache what clients ask for.
     pub fn background_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let range = WalkedRange::new(family, lower, upper);
-        let (stored, changes) = self.open_walk(&range, None, Load::FewInBackground, |_| {
+        let (direction, walker) = (Direction::Forward, Walker::Background);
+        let (stored, changes) = self.open_walk(&range, None, direction, walker, |_| {
             let mut options = ReadOptions::default();
             options.fill_cache(false);
             options.set_auto_readahead_size(true);
             self.iterator(&range, options)
         });
-        self.walk(Stored::Iterator(stored), changes, lower, Direction::Forward)
+        self.walk(Stored::Iterator(stored), changes, lower, direction)
     }
 
     fn iterator(&self, range: &WalkedRange<'_>, mut options: ReadOptions) -> OwnedIterator {
@@ -582,28 +587,32 @@ impl Engine {
         &self,
         range: &WalkedRange<'_>,
         batch: Option<&Batch>,
-        load: Load,
+        direction: Direction,
+        mut walker: Walker,
         open: impl Fn(Beneath) -> T,
-    ) -> (T, Vec<Row>) {
-        // What comes first hides what comes later: the batch is newer than anything committed.
-        let mut changes = batch.map_or_else(Vec::new, |batch| range.of_batch(batch));
-        let mut failure = None;
+    ) -> (T, Carried) {
         let mut drains = 0;
         loop {
-            // After a drain that failed, or left many rows that came meanwhile, they are carried along.
-            let load = match !self.is_read_only && failure.is_none() && drains < 2 {
-                true => load,
-                false => Load::All,
-            };
-            match self.young.open_walk(range, load, &mut changes, &open) {
-                Some(opened) => return (opened, changes),
-                None => failure = self.drain().err(),
+            let walk = self.young.open_walk(range, direction, walker, &open);
+            if let Some((opened, mut changes)) = walk {
+                // What comes first hides what comes later: the batch is newer than anything committed.
+                if let Some(batch) = batch
+                    && batch.has_changes_in(range.family)
+                {
+                    let committed = std::mem::replace(&mut changes.newest, range.of_batch(batch));
+                    changes.newest.extend(committed);
+                }
+                return (opened, changes);
             }
+            // After a drain that failed, or left many rows that came meanwhile, they are carried along.
             drains += 1;
+            if self.is_read_only || self.drain().is_err() || drains == 2 {
+                walker = Walker::BackgroundAnyway;
+            }
         }
     }
 
-    fn walk(&self, stored: Stored, changes: Vec<Row>, lower: &[u8], direction: Direction) -> Rows {
+    fn walk(&self, stored: Stored, changes: Carried, lower: &[u8], direction: Direction) -> Rows {
         Rows::new(stored, Overlay::new(changes, direction), lower.into())
     }
 

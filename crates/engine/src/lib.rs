@@ -16,6 +16,7 @@ mod error;
 mod expected;
 mod family;
 mod filter;
+mod generation;
 mod journal;
 mod listener;
 mod memory;

@@ -1,48 +1,36 @@
 //! Changes on top of the stored rows of a walk.
 //!
-//! There may be hundreds of thousands of them, and most walks end early: so they are put in order piece by piece, as
-//! the walk comes to them.
+//! What was changed last comes in no order ([`Pile`]); what was changed before that, if it is much, in runs that are in
+//! order already ([`Run`]). The walk takes from all of them as from one.
 
-use std::cmp::Ordering;
+mod pile;
 
-use crate::row::{Row, common_prefix, number_at};
+use crate::generation::Run;
+use crate::row::Row;
 use crate::rows::Direction;
-
-/// How many are put in order first; then as many again as are, and so on.
-const FIRST_PIECE: usize = 1024;
-
-struct Change {
-    /// The part of the key that comes after what all begin with: most are told apart by it.
-    number: u64,
-    /// Of several changes of one row that with the lowest counts.
-    age: u32,
-    row: Row,
-}
+use crate::young::Carried;
+use pile::{Pile, in_order};
 
 pub(crate) struct Overlay {
     direction: Direction,
-    /// Those that are in order, which is that of the walk; each row once.
-    ordered: Vec<Row>,
-    /// How many of them the walk has passed.
-    passed: usize,
-    /// All that come later, in no order.
-    later: Vec<Change>,
+    pile: Pile,
+    /// The newest first: of several changes of one row the first counts, and that of the pile before all.
+    runs: Vec<Run>,
+    /// Those that come to the next row, the one that counts first; if it is known, and if there are runs. Zero is the
+    /// pile, and the runs follow.
+    next: Vec<usize>,
+    /// The one that the row came from which was passed last.
+    last: usize,
 }
 
 impl Overlay {
-    /// Of several changes of one row the first counts.
-    pub(crate) fn new(changes: Vec<Row>, direction: Direction) -> Self {
-        let common = common_prefix(changes.iter().map(Row::key));
-        let later = changes.into_iter().zip(0..).map(|(row, age)| Change {
-            number: number_at(row.key(), common),
-            age,
-            row,
-        });
+    pub(crate) fn new(changes: Carried, direction: Direction) -> Self {
         Overlay {
             direction,
-            ordered: Vec::new(),
-            passed: 0,
-            later: later.collect(),
+            pile: Pile::new(changes.newest, direction),
+            runs: changes.runs,
+            next: Vec::new(),
+            last: 0,
         }
     }
 
@@ -52,74 +40,82 @@ impl Overlay {
 
     /// How many changes there are, at most.
     pub(crate) fn len(&self) -> usize {
-        self.ordered.len() + self.later.len()
+        self.pile.len() + self.runs.iter().map(Run::len).sum::<usize>()
     }
 
     /// The change that the walk comes to next.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<&Row> {
-        while self.passed == self.ordered.len() && !self.later.is_empty() {
-            self.order(self.ordered.len().max(FIRST_PIECE));
+        if self.runs.is_empty() {
+            return self.pile.peek();
         }
-        self.ordered.get(self.passed)
+        self.peek_among_runs()
     }
 
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.passed += 1;
+    fn peek_among_runs(&mut self) -> Option<&Row> {
+        if self.next.is_empty() {
+            self.find_next();
+        }
+        match *self.next.first()? {
+            0 => self.pile.peek(),
+            number => self.runs[number - 1].peek(),
+        }
     }
 
-    /// The change that was passed last.
-    #[inline]
-    pub(crate) fn last(&self) -> Option<&Row> {
-        self.ordered[..self.passed].last()
-    }
-
-    pub(crate) fn rewind(&mut self) {
-        self.passed = 0;
-    }
-
-    pub(crate) fn seek(&mut self, to: &[u8]) {
+    fn find_next(&mut self) {
         let direction = self.direction;
-        let is_before = |row: &Row| in_order(direction, row.key().cmp(to)).is_lt();
-        if self.ordered.last().is_none_or(is_before) {
-            self.order(self.later.len());
-        }
-        self.passed = self.ordered.partition_point(is_before);
-    }
-
-    /// Puts the next `count` in order, or all that are left.
-    fn order(&mut self, count: usize) {
-        let direction = self.direction;
-        let order = |one: &Change, other: &Change| {
-            let by_key = one.number.cmp(&other.number);
-            let by_key = by_key.then_with(|| one.row.key().cmp(other.row.key()));
-            in_order(direction, by_key).then_with(|| one.age.cmp(&other.age))
-        };
-        // The next ones are moved to the end, from where they can be taken without moving the others.
-        let kept = self.later.len().saturating_sub(count);
-        if kept > 0 {
-            self.later
-                .select_nth_unstable_by(kept, |one, other| order(other, one));
-        }
-        let mut piece = self.later.split_off(kept);
-        piece.sort_unstable_by(order);
-        for Change { row, .. } in piece {
-            let is_known = self
-                .ordered
-                .last()
-                .is_some_and(|last| last.key() == row.key());
-            if !is_known {
-                self.ordered.push(row);
+        let newest = self.pile.peek();
+        let mut first: Option<&Row> = None;
+        let heads = std::iter::once(newest).chain(self.runs.iter().map(Run::peek));
+        for (number, row) in heads.enumerate() {
+            let Some(row) = row else {
+                continue;
+            };
+            let order = first.map(|first| in_order(direction, row.key().cmp(first.key())));
+            if order.is_none_or(std::cmp::Ordering::is_lt) {
+                first = Some(row);
+                self.next.clear();
+                self.next.push(number);
+            } else if order.is_some_and(std::cmp::Ordering::is_eq) {
+                self.next.push(number);
             }
         }
     }
-}
 
-fn in_order(direction: Direction, by_key: Ordering) -> Ordering {
-    match direction {
-        Direction::Forward => by_key,
-        Direction::Backward => by_key.reverse(),
+    /// Passes the change that was peeked at.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        if self.runs.is_empty() {
+            return self.pile.advance();
+        }
+        self.last = self.next.first().copied().unwrap_or_default();
+        for number in self.next.drain(..) {
+            match number {
+                0 => self.pile.advance(),
+                number => self.runs[number - 1].advance(),
+            }
+        }
+    }
+
+    /// The change that was just passed.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<&Row> {
+        match self.last {
+            0 => self.pile.last(),
+            number => self.runs[number - 1].last(),
+        }
+    }
+
+    pub(crate) fn rewind(&mut self) {
+        self.pile.rewind();
+        self.runs.iter_mut().for_each(Run::rewind);
+        self.next.clear();
+    }
+
+    pub(crate) fn seek(&mut self, to: &[u8]) {
+        self.pile.seek(to);
+        self.runs.iter_mut().for_each(|run| run.seek(to));
+        self.next.clear();
     }
 }
 
@@ -127,52 +123,89 @@ fn in_order(direction: Direction, by_key: Ordering) -> Ordering {
 mod tests {
     use super::*;
     use crate::family::Family;
+    use crate::generation::{Generation, WalkedRange};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
-    /// Many changes, some of the same row, walked and sought in both directions, against a map.
+    fn random_rows(random: &mut fastrand::Rng, count: usize) -> BTreeMap<Vec<u8>, Row> {
+        let keys = (0..count).map(|_| {
+            let length = random.usize(0..5);
+            let letters = (0..length).map(|_| random.u8(b'a'..b'e'));
+            letters.collect::<Vec<u8>>()
+        });
+        let keys: Vec<_> = keys.collect();
+        let rows = keys.into_iter().map(|key| {
+            let value = random.u64(..).to_be_bytes();
+            let value = random.bool().then_some(&value[..]);
+            (key.clone(), Row::new(Family::Metadata, &key, value))
+        });
+        rows.collect()
+    }
+
+    /// Random changes of some generations and of a pile on top, in a part of the keys, walked and sought, against a map.
     #[test]
-    fn changes_come_in_order_and_each_row_once() {
-        let mut random = fastrand::Rng::with_seed(3);
-        for count in [0, 1, 2, 1023, 1024, 1025, 5000, 20_000] {
-            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-            let mut changes = Vec::new();
-            for age in 0..count {
-                let length = random.usize(0..12);
-                let mut key = b"common".to_vec();
-                key.extend((0..length).map(|_| random.u8(..4)));
-                let value = format!("{age}").into_bytes();
-                changes.push(Row::new(Family::Data, &key, Some(&value)));
-                model.entry(key).or_insert(value);
+    fn of_changes_from_everywhere_each_row_comes_once_as_it_is_now() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for story in 0..300 {
+            let mut model = BTreeMap::new();
+            let mut generations = Vec::new();
+            for _ in 0..random.usize(0..5) {
+                let count = random.usize(0..60);
+                let rows = random_rows(&mut random, count);
+                let mut generation = Generation::default();
+                rows.values().for_each(|row| {
+                    generation.add(row.clone());
+                });
+                // Most of them are elsewhere, so that some runs are copied.
+                for other in 0..random.usize(0..2) * 500 {
+                    let key = [&b"x"[..], &other.to_be_bytes()].concat();
+                    generation.add(Row::new(Family::Metadata, &key, None));
+                }
+                model.extend(rows);
+                generations.push(Arc::new(generation));
             }
+            let newest = random_rows(&mut random, story % 20);
+            model.extend(newest.clone());
+            let (from, to) = match random.bool() {
+                true => (&b""[..], &b"x"[..]),
+                false => (&b"b"[..], &b"d"[..]),
+            };
+            model.retain(|key, _| &key[..] >= from && &key[..] < to);
+            let range = WalkedRange::new(Family::Metadata, from, to);
             for direction in [Direction::Forward, Direction::Backward] {
-                let mut expected: Vec<_> = model.iter().collect();
+                let runs = generations.iter().rev();
+                let mut newest: Vec<Row> = newest.values().cloned().collect();
+                newest.retain(|row| row.key() >= from && row.key() < to);
+                let carried = Carried {
+                    newest,
+                    runs: runs
+                        .filter_map(|rows| rows.run(&range, direction))
+                        .collect(),
+                };
+                let mut overlay = Overlay::new(carried, direction);
+                let mut expected: Vec<&Row> = model.values().collect();
                 if direction == Direction::Backward {
                     expected.reverse();
                 }
-                let mut overlay = Overlay::new(changes.clone(), direction);
-                assert_eq!(overlay.len(), count);
-                for round in 0..20 {
+                for round in 0..6 {
                     let mut at = 0;
                     match round {
                         0 => {}
                         1 => overlay.rewind(),
                         _ => {
-                            let to = changes.get(random.usize(..count.max(1)));
-                            let to = to.map_or(&b"common"[..], Row::key);
-                            overlay.seek(to);
-                            at = expected.partition_point(|(key, _)| match direction {
-                                Direction::Forward => &key[..] < to,
-                                Direction::Backward => &key[..] > to,
+                            let to = [random.u8(b'a'..b'f'), random.u8(b'a'..b'f')];
+                            overlay.seek(&to);
+                            at = expected.partition_point(|row| match direction {
+                                Direction::Forward => row.key() < &to[..],
+                                Direction::Backward => row.key() > &to[..],
                             });
                         }
                     }
-                    // Not all of it, so that the next one finds some in order and some not.
                     let stop = random.usize(at..=expected.len());
-                    for (key, value) in &expected[at..stop] {
-                        assert_eq!(overlay.peek().map(Row::key), Some(&key[..]));
+                    for row in &expected[at..stop] {
+                        assert_eq!(overlay.peek().map(Row::bytes), Some(row.bytes()));
                         overlay.advance();
-                        let last = overlay.last().and_then(Row::value);
-                        assert_eq!(last, Some(&value[..]));
+                        assert_eq!(overlay.last().map(Row::bytes), Some(row.bytes()));
                     }
                     if stop == expected.len() {
                         assert!(overlay.peek().is_none());

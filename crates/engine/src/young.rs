@@ -21,31 +21,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cairn_encoding::row as stored;
 use cairn_encoding::system::{Maxima, SystemKey, value};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use rustc_hash::FxHashMap;
 
 use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
-use crate::row::{Kind, Row, hash, long_hash, sorted};
+use crate::generation::{Generation, Run, WalkedRange, collection_of};
+use crate::row::{Kind, Row, hash};
+use crate::rows::Direction;
 use crate::table::{Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
-const ROW_OVERHEAD: usize = 80;
-/// The most young rows that a walk shows by itself; it waits for a drain if there are more. To drain a row takes
-/// some ten times as long as to carry it along, so this is many; the walks that follow find them drained.
-const MOST_IN_A_WALK: usize = 1024 * 1024;
-/// The most that it looks at to find those in its range.
-const MOST_LOOKED_AT: usize = 4 * MOST_IN_A_WALK;
-/// The same for walks that nobody waits for: they had better wait, since many of them come.
-const FEW_IN_A_WALK: usize = 1024;
-const FEW_LOOKED_AT: usize = 16 * FEW_IN_A_WALK;
-/// Above these, rows are drained earlier, for the sake of the walks that follow.
-const MANY_IN_A_WALK: usize = 64;
-const MANY_LOOKED_AT: usize = 2048;
+pub(crate) const ROW_OVERHEAD: usize = 80;
+/// If a walk would have to look at more young rows to find those of its range, they are put in order first, for all
+/// walks that follow.
+const FEW_LOOKED_AT: usize = 1024;
+/// How often it is tried to have all of them in generations that are full, while others add to them.
+const MOST_TRIES: usize = 4;
+/// Walks that nobody waits for look at no more: they may stay open for long, and wait for a drain instead.
+const FEW_LOOKED_AT_IN_BACKGROUND: usize = 16 * 1024;
+/// If a walk has to merge more generations, rows are drained earlier, for the sake of the walks that follow.
+const MANY_RUNS: usize = 8;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
@@ -66,107 +64,6 @@ const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many collections are forgotten before readers get their turn.
 const FORGOTTEN_AT_ONCE: usize = 256;
 
-/// The rows of commits that are drained together.
-#[derive(Default)]
-pub(crate) struct Generation {
-    /// Each once, as it was changed last.
-    rows: Vec<Row>,
-    /// Where the rows of collections are.
-    collections: Vec<Vec<u32>>,
-    /// The collections, by a hash of what their rows begin with.
-    by_owner: FxHashMap<u64, u32>,
-    /// The collection of the last row that belongs to one, and the length of what its rows begin with.
-    last: Option<(u32, usize)>,
-    /// Where the rows of each family are.
-    by_family: [Vec<u32>; Family::COUNT],
-    bytes: usize,
-    /// The index of the last commit.
-    pub(crate) applied: u64,
-}
-
-impl Generation {
-    fn is_empty(&self) -> bool {
-        self.applied == 0
-    }
-
-    /// Adds a row that is not there; its place is returned.
-    fn add(&mut self, row: Row) -> u32 {
-        let place = self.rows.len() as u32;
-        if let Some(collection) = self.collection(&row) {
-            self.collections[collection as usize].push(place);
-        }
-        self.by_family[row.family() as usize].push(place);
-        self.bytes += ROW_OVERHEAD + row.size();
-        self.rows.push(row);
-        place
-    }
-
-    /// Where the rows of the same collection are, if it belongs to one.
-    fn collection(&mut self, row: &Row) -> Option<u32> {
-        if let Some((collection, length)) = self.last
-            && self.is_in(row, collection, length)
-        {
-            return Some(collection);
-        }
-        let prefix = collection_of(row)?;
-        let owner = long_hash(row.family(), prefix);
-        let next = self.collections.len() as u32;
-        let collection = *self.by_owner.entry(owner).or_insert(next);
-        if collection == next {
-            self.collections.push(Vec::new());
-        }
-        self.last = Some((collection, prefix.len()));
-        Some(collection)
-    }
-
-    /// Whether a row begins with as many bytes as the last of the collection.
-    fn is_in(&self, row: &Row, collection: u32, length: usize) -> bool {
-        let last = self.collections[collection as usize].last();
-        last.is_some_and(|last| {
-            let last = &self.rows[*last as usize];
-            row.family() == last.family() && row.key().get(..length) == last.key().get(..length)
-        })
-    }
-
-    /// The row at this place has changed again.
-    fn replace(&mut self, place: u32, row: Row) {
-        self.bytes += row.size();
-        let before = std::mem::replace(&mut self.rows[place as usize], row);
-        self.bytes -= before.size();
-    }
-
-    /// Where rows are that may be in the range.
-    fn places(&self, range: &WalkedRange<'_>) -> &[u32] {
-        match range.owner() {
-            Some(owner) => match self.by_owner.get(&owner) {
-                Some(collection) => &self.collections[*collection as usize],
-                None => &[],
-            },
-            None => &self.by_family[range.family as usize],
-        }
-    }
-
-    /// Adds the changes of a range.
-    fn gather(&self, range: &WalkedRange<'_>, out: &mut Vec<Row>) {
-        let places = self.places(range).iter();
-        let rows = places.map(|at| &self.rows[*at as usize]);
-        out.extend(rows.filter(|row| range.contains(row)).cloned());
-    }
-
-    /// Every change, in the order in which RocksDB takes them best: family by family, by key.
-    pub(crate) fn sorted(&self) -> Vec<&Row> {
-        let rows = |places: &Vec<u32>| places.iter().map(|at| &self.rows[*at as usize]).collect();
-        self.by_family
-            .iter()
-            .flat_map(|places| sorted(rows(places)))
-            .collect()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
 /// What every commit says about itself.
 fn facts(index: u64, maxima: Maxima) -> [Row; 2] {
     let region = LOCAL_REGION;
@@ -178,65 +75,24 @@ fn facts(index: u64, maxima: Maxima) -> [Row; 2] {
     ]
 }
 
-/// What the rows of the collection that a row belongs to begin with, if it belongs to one.
-fn collection_of(row: &Row) -> Option<&[u8]> {
-    collection_prefix(row.family(), row.key())
-}
-
-fn collection_prefix(family: Family, row_key: &[u8]) -> Option<&[u8]> {
-    match family {
-        Family::Data | Family::ZsetScore => stored::version_prefix_of(row_key),
-        Family::Metadata | Family::Expiry | Family::Meta => None,
-    }
-}
-
-/// The range of a walk: `[from, to)`, without an end if `to` is empty.
-pub(crate) struct WalkedRange<'r> {
-    pub(crate) family: Family,
-    pub(crate) from: &'r [u8],
-    pub(crate) to: &'r [u8],
-    /// What the rows of the collection begin with that all rows of the range belong to, if it is one.
-    pub(crate) prefix: Option<&'r [u8]>,
-}
-
-impl<'r> WalkedRange<'r> {
-    pub(crate) fn new(family: Family, from: &'r [u8], to: &'r [u8]) -> Self {
-        let prefix = collection_prefix(family, from);
-        WalkedRange {
-            family,
-            from,
-            to,
-            prefix: prefix.filter(|prefix| stored::ends_within_version(prefix, to)),
-        }
-    }
-
-    fn owner(&self) -> Option<u64> {
-        self.prefix.map(|prefix| long_hash(self.family, prefix))
-    }
-
-    fn contains(&self, row: &Row) -> bool {
-        let key = row.key();
-        row.family() == self.family && key >= self.from && (self.to.is_empty() || key < self.to)
-    }
-
-    /// What a batch that is not committed makes of the range.
-    pub(crate) fn of_batch(&self, batch: &Batch) -> Vec<Row> {
-        if !batch.has_changes_in(self.family) {
-            return Vec::new();
-        }
-        let rows = batch.rows().filter(|row| self.contains(row));
-        rows.cloned().collect()
-    }
-}
-
-/// How many young rows a walk carries along.
+/// Who walks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Load {
-    /// A few; others should be drained first.
-    Few,
-    /// A few, and nobody waits for it: it is no reason to drain earlier from now on.
-    FewInBackground,
-    All,
+pub(crate) enum Walker {
+    /// Somebody for whom a client waits.
+    Foreground,
+    /// Nobody waits for it: it is no reason to drain earlier, and has young rows drained if there are many.
+    Background,
+    /// The same, when that is of no use.
+    BackgroundAnyway,
+}
+
+/// The young rows of a walk.
+#[derive(Default)]
+pub(crate) struct Carried {
+    /// Those that were changed last, the newest first.
+    pub(crate) newest: Vec<Row>,
+    /// The others, the newest first.
+    pub(crate) runs: Vec<Run>,
 }
 
 struct State {
@@ -264,8 +120,8 @@ impl State {
 
     /// How many rows may be in the range, for all that is known without a look at them.
     fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
-        let places = self.generations().map(|rows| rows.places(range).len());
-        places.sum()
+        let looked_at = self.generations().map(|rows| rows.looked_at(range));
+        looked_at.sum()
     }
 
     fn has_young(&self) -> bool {
@@ -274,17 +130,14 @@ impl State {
 
     /// Commits go to a new generation from now on.
     fn begin_generation(&mut self) {
-        let next = Generation {
-            rows: Vec::with_capacity(self.active.rows.len()),
-            ..Generation::default()
-        };
+        let next = self.active.successor();
         let full = std::mem::replace(&mut self.active, next);
         self.full.push_back(Arc::new(full));
         self.number += 1;
     }
 
     fn young_bytes(&self) -> usize {
-        self.generations().map(|rows| rows.bytes).sum()
+        self.generations().map(Generation::bytes).sum()
     }
 
     fn table(&self, hash: u32) -> &Table {
@@ -391,7 +244,7 @@ pub(crate) struct Young {
     room: usize,
     /// A commit has waited for a drain.
     waited_for: AtomicBool,
-    /// A walk has come across many young rows.
+    /// A walk had to merge many generations.
     walked_over: AtomicBool,
 }
 
@@ -514,7 +367,7 @@ impl Young {
         }
         state.active.applied = index;
         state.commits += 1;
-        let is_full = state.active.bytes >= self.full.load(Ordering::Relaxed);
+        let is_full = state.active.bytes() >= self.full.load(Ordering::Relaxed);
         if is_full {
             state.begin_generation();
         }
@@ -545,40 +398,64 @@ impl Young {
         self.state.read().looked_at(range)
     }
 
-    /// Adds the young rows of a range to `rows`, the newest first, and opens what lies below at the same
-    /// moment. None if there are too many to carry along: they should be drained first.
+    /// Finds the young rows of a range, and opens what lies below at the same moment. None if there are too many to
+    /// carry along: they should be drained first.
     pub(crate) fn open_walk<T>(
         &self,
         range: &WalkedRange<'_>,
-        load: Load,
-        rows: &mut Vec<Row>,
+        direction: Direction,
+        walker: Walker,
         open: impl FnOnce(Beneath) -> T,
-    ) -> Option<T> {
-        let (most, most_looked_at) = match load {
-            Load::Few => (MOST_IN_A_WALK, MOST_LOOKED_AT),
-            Load::FewInBackground => (FEW_IN_A_WALK, FEW_LOOKED_AT),
-            Load::All => (usize::MAX, usize::MAX),
-        };
-        let length = rows.len();
-        let state = self.state.read();
-        let looked_at = state.looked_at(range);
-        if looked_at <= most_looked_at {
-            for generation in state.generations() {
-                generation.gather(range, rows);
+    ) -> Option<(T, Carried)> {
+        let mut tries = 0;
+        loop {
+            let state = self.state.read();
+            let looked_at = state.looked_at(range);
+            if looked_at > FEW_LOOKED_AT_IN_BACKGROUND && walker == Walker::Background {
+                return None;
             }
-        }
-        let found = rows.len() - length;
-        let are_few = looked_at <= most_looked_at && found <= most;
-        let are_many = looked_at > MANY_LOOKED_AT || found > MANY_IN_A_WALK;
-        if are_many && load != Load::FewInBackground {
-            self.walked_over.store(true, Ordering::Relaxed);
-        }
-        if are_few {
+            let mut carried = Carried::default();
+            if looked_at <= FEW_LOOKED_AT {
+                for generation in state.generations() {
+                    generation.gather(range, &mut carried.newest);
+                }
+            } else if tries < MOST_TRIES && state.active.looked_at(range) > FEW_LOOKED_AT {
+                drop(state);
+                self.close_active(range);
+                tries += 1;
+                continue;
+            } else {
+                let full = state.full.iter();
+                let unordered: Vec<_> = full
+                    .filter(|rows| !rows.is_ordered(range))
+                    .cloned()
+                    .collect();
+                if !unordered.is_empty() {
+                    // Commits need not wait for this.
+                    drop(state);
+                    unordered.iter().for_each(|rows| rows.order(range));
+                    continue;
+                }
+                state.active.gather(range, &mut carried.newest);
+                let newest_first = state.full.iter().rev();
+                carried.runs = newest_first
+                    .filter_map(|rows| rows.run(range, direction))
+                    .collect();
+                if carried.runs.len() > MANY_RUNS && walker == Walker::Foreground {
+                    self.walked_over.store(true, Ordering::Relaxed);
+                }
+            }
             // While the lock is held no drain can end, and take away what it has brought below.
-            return Some(open(state.beneath(range)));
+            return Some((open(state.beneath(range)), carried));
         }
-        rows.truncate(length);
-        None
+    }
+
+    /// Has commits go to a new generation, so that what there is in the range can be put in order.
+    fn close_active(&self, range: &WalkedRange<'_>) {
+        let mut state = self.state.write();
+        if state.active.looked_at(range) > FEW_LOOKED_AT {
+            state.begin_generation();
+        }
     }
 
     /// Keeps all that a walk over a collection has found below, unless a drain may have changed it since.
@@ -589,13 +466,13 @@ impl Young {
         let hash = hash(whole.kind(), whole.key());
         let mut state = self.state.write();
         let draining = state.full.front();
-        let may_change = draining.is_some_and(|rows| rows.by_owner.contains_key(&owner));
+        let may_change = draining.is_some_and(|rows| rows.has_collection(owner));
         if self.is_worth_keeping(whole.size()) && state.drained == drained && !may_change {
             state.put_hot(hash, whole, self.shard_limit);
         }
     }
 
-    /// Whether walks have come across many young rows since this was last asked.
+    /// Whether a walk had to merge many generations since this was last asked.
     pub(crate) fn was_walked_over(&self) -> bool {
         self.walked_over.swap(false, Ordering::Relaxed)
     }
@@ -768,9 +645,10 @@ mod tests {
         let newest = young.newest();
         assert!(newest >= GENERATIONS as u32);
         let shown = |young: &Young| {
-            let mut rows = Vec::new();
             let range = WalkedRange::new(Family::Metadata, b"same", b"samf");
-            young.open_walk(&range, Load::Few, &mut rows, |_| ());
+            let walker = Walker::Foreground;
+            let walk = young.open_walk(&range, Direction::Forward, walker, |_| ());
+            let rows = walk.unwrap().1.newest;
             rows.first().map(|row| row.value().map(<[u8]>::to_vec))
         };
         let expected = batches.to_be_bytes().to_vec();

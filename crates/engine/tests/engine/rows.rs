@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_engine::{Batch, Direction, Engine, Family};
+use cairn_encoding::row;
+use cairn_engine::{Batch, Committer, Direction, Engine, Family, SyncMode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::support::{commit, open};
+use crate::support::{commit, committer, open};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -239,4 +240,55 @@ fn a_walk_outlives_the_batch_that_it_shows() {
     assert_eq!(rows.next().unwrap(), Some((&b"k"[..], &b"v"[..])));
     assert_eq!(rows.next().unwrap(), Some((&b"l"[..], &b"w"[..])));
     assert_eq!(rows.next().unwrap(), None);
+}
+
+/// So many young rows that walks have them put in order, in generations that are closed for it and drained meanwhile.
+#[test]
+fn walks_over_very_many_young_rows_show_them_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let committer = committer(&engine, SyncMode::No);
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut prefix, mut model) = (Vec::new(), Map::new());
+    row::metadata_key(&mut prefix, 1, b"large");
+    let row_key = |number: u32| {
+        let mut key = Vec::new();
+        row::append_data(&mut key, &prefix, 7, &number.to_be_bytes());
+        key
+    };
+    for round in 0..60_u32 {
+        let mut batch = Batch::new();
+        for _ in 0..3000 {
+            let key = row_key(random.u32(..40_000));
+            if random.u8(..4) == 0 {
+                batch.delete(FAMILY, &key);
+                model.remove(&key);
+            } else {
+                let value = round.to_be_bytes();
+                batch.put(FAMILY, &key, value);
+                model.insert(key, value.to_vec());
+            }
+        }
+        committer.commit(batch).wait().unwrap();
+        // Some walks go on from where others have been, and some show a batch on top.
+        let mut pending = Batch::new();
+        let changed = row_key(random.u32(..40_000));
+        pending.put(FAMILY, &changed, b"pending");
+        let mut shown = model.clone();
+        shown.insert(changed, b"pending".to_vec());
+        let from = row_key(random.u32(..40_000));
+        let to = row_key(u32::MAX);
+        let expected = shown.range(from.clone()..to.clone());
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut rows = engine.rows(Some(&pending), FAMILY, &from, &to, direction);
+            let expected: Vec<_> = match direction {
+                Direction::Forward => expected.clone().collect(),
+                Direction::Backward => expected.clone().rev().collect(),
+            };
+            for (key, value) in expected {
+                assert_eq!(rows.next().unwrap(), Some((&key[..], &value[..])));
+            }
+            assert_eq!(rows.next().unwrap(), None);
+        }
+    }
 }

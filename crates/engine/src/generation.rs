@@ -1,0 +1,372 @@
+//! Young rows that are drained together, and how walks find theirs among them.
+//!
+//! A generation that is full does not change any more. What a walk needs of it in order is put in order once, for the
+//! walks that follow too.
+
+use std::borrow::Borrow;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use cairn_encoding::row as stored;
+use rustc_hash::FxHashMap;
+
+use crate::batch::Batch;
+use crate::family::Family;
+use crate::row::{Row, long_hash, sorted};
+use crate::rows::Direction;
+use crate::young::ROW_OVERHEAD;
+
+/// A walk that needs at least one of so many rows of a generation keeps all of it in memory until it ends, and does not
+/// copy those it needs.
+const SHARED_FROM: usize = 8;
+
+/// The rows of commits that are drained together.
+#[derive(Default)]
+pub(crate) struct Generation {
+    /// Each once, as it was changed last.
+    rows: Vec<Row>,
+    /// Where the rows of collections are.
+    collections: Vec<Places>,
+    /// The collections, by a hash of what their rows begin with.
+    by_owner: FxHashMap<u64, u32>,
+    /// The collection of the last row that belongs to one, and the length of what its rows begin with.
+    last: Option<(u32, usize)>,
+    /// Where the rows of each family are.
+    by_family: [Places; Family::COUNT],
+    bytes: usize,
+    /// The index of the last commit.
+    pub(crate) applied: u64,
+}
+
+/// Where some of its rows are.
+#[derive(Default)]
+struct Places {
+    /// In the order in which they came.
+    as_they_came: Vec<u32>,
+    /// In the order of their keys, if that was ever needed, and the generation was full.
+    ordered: OnceLock<Box<[u32]>>,
+}
+
+/// Some of its rows, in the order of their keys.
+enum Ordered {
+    /// All rows of a range, by their places among those of a collection or family.
+    Shared {
+        generation: Arc<Generation>,
+        part: Part,
+        range: Range<usize>,
+    },
+    Copied(Vec<Row>),
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Collection(u32),
+    Family(Family),
+}
+
+impl Generation {
+    /// An empty one that will be about as large as this.
+    pub(crate) fn successor(&self) -> Generation {
+        Generation {
+            rows: Vec::with_capacity(self.rows.len()),
+            ..Generation::default()
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.applied == 0
+    }
+
+    /// Adds a row that is not there; its place is returned.
+    pub(crate) fn add(&mut self, row: Row) -> u32 {
+        let place = self.rows.len() as u32;
+        if let Some(collection) = self.collection(&row) {
+            self.collections[collection as usize]
+                .as_they_came
+                .push(place);
+        }
+        self.by_family[row.family() as usize]
+            .as_they_came
+            .push(place);
+        self.bytes += ROW_OVERHEAD + row.size();
+        self.rows.push(row);
+        place
+    }
+
+    /// Where the rows of the same collection are, if it belongs to one.
+    fn collection(&mut self, row: &Row) -> Option<u32> {
+        if let Some((collection, length)) = self.last
+            && self.is_in(row, collection, length)
+        {
+            return Some(collection);
+        }
+        let prefix = collection_of(row)?;
+        let owner = long_hash(row.family(), prefix);
+        let next = self.collections.len() as u32;
+        let collection = *self.by_owner.entry(owner).or_insert(next);
+        if collection == next {
+            self.collections.push(Places::default());
+        }
+        self.last = Some((collection, prefix.len()));
+        Some(collection)
+    }
+
+    /// Whether a row begins with as many bytes as the last of the collection.
+    fn is_in(&self, row: &Row, collection: u32, length: usize) -> bool {
+        let rows = &self.collections[collection as usize].as_they_came;
+        rows.last().is_some_and(|last| {
+            let last = &self.rows[*last as usize];
+            row.family() == last.family() && row.key().get(..length) == last.key().get(..length)
+        })
+    }
+
+    /// The row at this place has changed again.
+    pub(crate) fn replace(&mut self, place: u32, row: Row) {
+        self.bytes += row.size();
+        let before = std::mem::replace(&mut self.rows[place as usize], row);
+        self.bytes -= before.size();
+    }
+
+    /// The part that all rows of the range are in; none if there is no such row.
+    fn part(&self, range: &WalkedRange<'_>) -> Option<Part> {
+        match range.owner() {
+            Some(owner) => self.by_owner.get(&owner).copied().map(Part::Collection),
+            None => Some(Part::Family(range.family)),
+        }
+    }
+
+    fn places(&self, part: Part) -> &Places {
+        match part {
+            Part::Collection(collection) => &self.collections[collection as usize],
+            Part::Family(family) => &self.by_family[family as usize],
+        }
+    }
+
+    fn places_of(&self, range: &WalkedRange<'_>) -> Option<&Places> {
+        self.part(range).map(|part| self.places(part))
+    }
+
+    /// How many rows may be in the range, for all that is known without a look at them.
+    pub(crate) fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
+        let places = self.places_of(range);
+        places.map_or(0, |places| places.as_they_came.len())
+    }
+
+    /// Whether it has rows of the collection that the range belongs to.
+    pub(crate) fn has_collection(&self, owner: u64) -> bool {
+        self.by_owner.contains_key(&owner)
+    }
+
+    fn row(&self, place: u32) -> &Row {
+        &self.rows[place as usize]
+    }
+
+    /// Adds the changes of a range.
+    pub(crate) fn gather(&self, range: &WalkedRange<'_>, out: &mut Vec<Row>) {
+        let places = self.places_of(range).map(|places| &places.as_they_came);
+        let rows = places.into_iter().flatten().map(|place| self.row(*place));
+        out.extend(rows.filter(|row| range.contains(row)).cloned());
+    }
+
+    /// Whether what a range lies in is in order. It may be put in order if the generation is full.
+    pub(crate) fn is_ordered(&self, range: &WalkedRange<'_>) -> bool {
+        let places = self.places_of(range);
+        places.is_none_or(|places| places.ordered.get().is_some())
+    }
+
+    pub(crate) fn order(&self, range: &WalkedRange<'_>) {
+        if let Some(places) = self.places_of(range) {
+            self.ordered(places);
+        }
+    }
+
+    fn ordered<'g>(&'g self, places: &'g Places) -> &'g [u32] {
+        places.ordered.get_or_init(|| {
+            let rows = places.as_they_came.iter();
+            let rows = rows.map(|place| Placed(self.row(*place), *place)).collect();
+            sorted(rows).map(|Placed(_, place)| place).collect()
+        })
+    }
+
+    /// The changes of a range in order.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        range: &WalkedRange<'_>,
+        direction: Direction,
+    ) -> Option<Run> {
+        let part = self.part(range)?;
+        let places = self.ordered(self.places(part));
+        let key = |place: &u32| self.row(*place).key();
+        let start = places.partition_point(|place| key(place) < range.from);
+        let end = match range.to {
+            [] => places.len(),
+            to => places.partition_point(|place| key(place) < to).max(start),
+        };
+        let places = places.get(start..end).filter(|places| !places.is_empty())?;
+        let rows = if places.len() >= self.rows.len() / SHARED_FROM {
+            Ordered::Shared {
+                generation: self.clone(),
+                part,
+                range: start..end,
+            }
+        } else {
+            Ordered::Copied(
+                places
+                    .iter()
+                    .map(|place| self.row(*place).clone())
+                    .collect(),
+            )
+        };
+        Some(Run {
+            rows,
+            direction,
+            passed: 0,
+        })
+    }
+
+    /// Every change, in the order in which RocksDB takes them best: family by family, by key.
+    pub(crate) fn sorted(&self) -> Vec<&Row> {
+        let rows = |places: &Places| {
+            let places = places.as_they_came.iter();
+            places.map(|place| self.row(*place)).collect()
+        };
+        self.by_family
+            .iter()
+            .flat_map(|places| sorted(rows(places)))
+            .collect()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// A row and its place.
+struct Placed<'g>(&'g Row, u32);
+
+impl Borrow<Row> for Placed<'_> {
+    fn borrow(&self) -> &Row {
+        self.0
+    }
+}
+
+/// The changes of a range in one generation, in the order of a walk.
+pub(crate) struct Run {
+    rows: Ordered,
+    direction: Direction,
+    /// How many the walk has passed.
+    passed: usize,
+}
+
+impl Run {
+    pub(crate) fn len(&self) -> usize {
+        match &self.rows {
+            Ordered::Shared { range, .. } => range.len(),
+            Ordered::Copied(rows) => rows.len(),
+        }
+    }
+
+    fn get(&self, number: usize) -> Option<&Row> {
+        let length = self.len();
+        if number >= length {
+            return None;
+        }
+        let number = match self.direction {
+            Direction::Forward => number,
+            Direction::Backward => length - 1 - number,
+        };
+        Some(match &self.rows {
+            Ordered::Shared {
+                generation,
+                part,
+                range,
+            } => {
+                let places = generation.ordered(generation.places(*part));
+                generation.row(places[range.start + number])
+            }
+            Ordered::Copied(rows) => &rows[number],
+        })
+    }
+
+    /// The change that the walk comes to next.
+    pub(crate) fn peek(&self) -> Option<&Row> {
+        self.get(self.passed)
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.passed += 1;
+    }
+
+    /// The change that was passed last.
+    pub(crate) fn last(&self) -> Option<&Row> {
+        self.get(self.passed.checked_sub(1)?)
+    }
+
+    pub(crate) fn rewind(&mut self) {
+        self.passed = 0;
+    }
+
+    pub(crate) fn seek(&mut self, to: &[u8]) {
+        let is_before = |row: &Row| match self.direction {
+            Direction::Forward => row.key() < to,
+            Direction::Backward => row.key() > to,
+        };
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.get(middle).is_some_and(is_before) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        self.passed = low;
+    }
+}
+
+/// What the rows of the collection that a row belongs to begin with, if it belongs to one.
+pub(crate) fn collection_of(row: &Row) -> Option<&[u8]> {
+    collection_prefix(row.family(), row.key())
+}
+
+fn collection_prefix(family: Family, row_key: &[u8]) -> Option<&[u8]> {
+    match family {
+        Family::Data | Family::ZsetScore => stored::version_prefix_of(row_key),
+        Family::Metadata | Family::Expiry | Family::Meta => None,
+    }
+}
+
+/// The range of a walk: `[from, to)`, without an end if `to` is empty.
+pub(crate) struct WalkedRange<'r> {
+    pub(crate) family: Family,
+    pub(crate) from: &'r [u8],
+    pub(crate) to: &'r [u8],
+    /// What the rows of the collection begin with that all rows of the range belong to, if it is one.
+    pub(crate) prefix: Option<&'r [u8]>,
+}
+
+impl<'r> WalkedRange<'r> {
+    pub(crate) fn new(family: Family, from: &'r [u8], to: &'r [u8]) -> Self {
+        let prefix = collection_prefix(family, from);
+        WalkedRange {
+            family,
+            from,
+            to,
+            prefix: prefix.filter(|prefix| stored::ends_within_version(prefix, to)),
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Option<u64> {
+        self.prefix.map(|prefix| long_hash(self.family, prefix))
+    }
+
+    fn contains(&self, row: &Row) -> bool {
+        let key = row.key();
+        row.family() == self.family && key >= self.from && (self.to.is_empty() || key < self.to)
+    }
+
+    /// What a batch that is not committed makes of the range.
+    pub(crate) fn of_batch(&self, batch: &Batch) -> Vec<Row> {
+        let rows = batch.rows().filter(|row| self.contains(row));
+        rows.cloned().collect()
+    }
+}
