@@ -35,6 +35,19 @@ pub enum DecodeError {
         expected: u16,
     },
 
+    #[error("{layout}: there is no range of slots from {first} to {end}")]
+    NoSlotRange {
+        layout: &'static str,
+        first: u16,
+        end: u16,
+    },
+
+    #[error("{layout}: unknown kind {kind}")]
+    UnknownKind { layout: &'static str, kind: u8 },
+
+    #[error("{layout}: the checksum is wrong")]
+    WrongChecksum { layout: &'static str },
+
     #[error("{layout}: {bytes:02x?} encodes NaN or -0, which are never stored")]
     NotAScore {
         layout: &'static str,

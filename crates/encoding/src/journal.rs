@@ -3,13 +3,11 @@
 //! ```text
 //!   segment  record* | what the file held before
 //!   record   crc u32 | mark u64 | length u32 | index u64 | synced u64 | version u64 | timestamp_ms u64 | row*
-//!   row      family u8 | key_len u32 | value_len u32 | key | value
 //! ```
 //!
 //! `length` counts what follows it, and `crc` (CRC-32) covers what follows the `crc`. `index` rises by one
 //! from record to record; `synced` is the last index that was known to be on the disk for good when the
-//! record was written; `version` and `timestamp_ms` are the [`Maxima`] of the commit. A `value_len` of
-//! `u32::MAX` deletes the row.
+//! record was written; `version` and `timestamp_ms` are the [`Maxima`] of the commit. The rows are as in [`changes`].
 //!
 //! The files of segments are used again, so anything may come behind the last record: also records of an
 //! earlier use, and whatever clients have stored in those, which may look like a record as well. The
@@ -26,6 +24,7 @@ use std::fmt;
 use memchr::memmem;
 
 use crate::DecodeError;
+use crate::changes::{self, Change};
 use crate::reader::Reader;
 use crate::system::Maxima;
 
@@ -33,7 +32,6 @@ const CRC: usize = 4;
 const LENGTH: usize = 4;
 /// What every record has between its length and its rows.
 const FIXED: usize = 32;
-const DELETED: u32 = u32::MAX;
 
 /// Tells the records of a segment from whatever else is in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,15 +100,7 @@ impl<'o> Encoder<'o> {
     ///
     /// If a key or value is 4 GB long; the protocol ends at 512 MB.
     pub fn row(&mut self, family: u8, key: &[u8], value: Option<&[u8]>) {
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("rows are far below 4 GB");
-        self.out
-            .reserve(9 + key.len() + value.map_or(0, <[u8]>::len));
-        self.out.push(family);
-        self.out.extend_from_slice(&length(key).to_be_bytes());
-        self.out
-            .extend_from_slice(&value.map_or(DELETED, length).to_be_bytes());
-        self.out.extend_from_slice(key);
-        self.out.extend_from_slice(value.unwrap_or_default());
+        changes::append(self.out, family, key, value);
     }
 
     /// # Panics
@@ -134,9 +124,6 @@ pub struct Record<'a> {
     pub maxima: Maxima,
     rows: &'a [u8],
 }
-
-/// A row of a record: family, key, and value unless it is deleted.
-pub type Row<'a> = (u8, &'a [u8], Option<&'a [u8]>);
 
 impl<'a> Record<'a> {
     /// The record at the start of `bytes`, and what comes after it; none if there is no whole one.
@@ -168,16 +155,8 @@ impl<'a> Record<'a> {
     }
 
     /// What the commit changed.
-    pub fn rows(&self) -> impl Iterator<Item = Result<Row<'a>, DecodeError>> {
-        let mut reader = Some(Reader::new("journal record", self.rows));
-        std::iter::from_fn(move || {
-            let rest = reader.as_mut().filter(|rest| !rest.peek().is_empty())?;
-            let row = read_row(rest);
-            if row.is_err() {
-                reader = None;
-            }
-            Some(row)
-        })
+    pub fn rows(&self) -> impl Iterator<Item = Result<Change<'a>, DecodeError>> {
+        changes::read("journal record", self.rows)
     }
 }
 
@@ -199,18 +178,6 @@ pub fn find<'a>(bytes: &'a [u8], mark: Mark) -> impl Iterator<Item = Record<'a>>
 /// Where the next record might begin: the place of its checksum, in front of a mark.
 fn next_mark(bytes: &[u8], mark: Mark) -> Option<usize> {
     memmem::find(bytes.get(CRC..)?, mark.bytes())
-}
-
-fn read_row<'a>(reader: &mut Reader<'a>) -> Result<Row<'a>, DecodeError> {
-    let family = reader.u8("family")?;
-    let key_len = reader.u32("key_len")?;
-    let value_len = reader.u32("value_len")?;
-    let key = reader.bytes("key", key_len as usize)?;
-    let value = match value_len {
-        DELETED => None,
-        length => Some(reader.bytes("value", length as usize)?),
-    };
-    Ok((family, key, value))
 }
 
 #[cfg(test)]

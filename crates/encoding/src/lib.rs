@@ -12,7 +12,8 @@
 //! [`chunk`] does so for chunk numbers and list indexes, [`count`] says how many elements lie where, [`field_expiry`]
 //! when fields of a hash expire, [`stream`] is a type with rows of several kinds, [`legacy`] reads strings of the format
 //! before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
-//! their place: it is what commits leave until their rows have got there. [`raft`] is the log of a cluster's node.
+//! their place: it is what commits leave until their rows have got there. [`raft`] is the log of a cluster's node,
+//! [`changes`] are the batches and snapshots in it, and [`installation`] is a snapshot on its way to its place.
 //!
 //! Three rules hold throughout:
 //!
@@ -22,10 +23,12 @@
 //! - Encoders append to the caller's buffer and decoders borrow from it. A decoder accepts exactly the
 //!   bytes that an encoder writes: anything else is a [`DecodeError`], never a panic or a guess.
 
+pub mod changes;
 pub mod chunk;
 pub mod count;
 mod error;
 pub mod field_expiry;
+pub mod installation;
 pub mod journal;
 pub mod legacy;
 pub mod metadata;
@@ -48,7 +51,7 @@ pub use error::DecodeError;
 pub const KEYSPACE_ID: u64 = 1;
 
 /// The layouts of this crate, as a whole. Stored once per database; another number means another format.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 
 /// Where a new list starts: as much room to push on the left as on the right.
 pub const LIST_ORIGIN: u64 = u64::MAX / 2;

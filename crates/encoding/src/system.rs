@@ -9,9 +9,11 @@
 //!   Maxima             06 | region u64                     the highest version and time committed
 //!   Watermark          07 | region u64                     all that was due before this is dealt with
 //!   LegacyMayExist     08 | region u64                     strings of the old format may be left
-//!   AppliedIndex       09 | region u64                     how far the region's log is applied
-//!   RegionDescriptor   0a | region u64                     slots, members and epoch of the region
+//!   AppliedIndex       09 | region u64                     how far the journal of one machine is applied
+//!   RegionDescriptor   0a | region u64                     slots and epoch of the region
 //!   Library            0b | region u64 | length u32 | name of functions: a library of them
+//!   Applied            0c | region u64                     how far the region's log is applied, and who belongs to it
+//!   Installing         0d | region u64                     a snapshot is being put in the place of the region
 //! ```
 //!
 //! The tag comes first: a start-up lists all regions, or all staged versions, with one scan of a kind
@@ -19,12 +21,18 @@
 //! ([`SystemKind::region_prefix`]). Format alone belongs to no region, and is one byte, so that every later
 //! format can find it.
 //!
-//! Tags are on disk and never used again for another kind. [`value`] holds what the rows say.
+//! On one machine there is one region, without a descriptor: it has all slots. As soon as a region with slots has one, those
+//! that no region names are nobody's.
+//!
+//! Tags are on disk and never used again for another kind. [`value`] holds what the rows say, [`region`] what
+//! those of a cluster's regions do.
 
+pub mod region;
 pub mod value;
 
 use crate::DecodeError;
 use crate::reader::Reader;
+pub use region::{Descriptor, Slots};
 pub use value::Maxima;
 
 /// The first byte of a key of the `meta` family.
@@ -42,9 +50,25 @@ pub enum SystemKind {
     AppliedIndex = 0x09,
     RegionDescriptor = 0x0a,
     Library = 0x0b,
+    Applied = 0x0c,
+    Installing = 0x0d,
 }
 
 impl SystemKind {
+    /// What a region takes along when it moves to another node, in this order: first what it is. (Where it is in its log is
+    /// told beside.)
+    pub const OF_REGION: [SystemKind; 9] = [
+        SystemKind::RegionDescriptor,
+        SystemKind::Database,
+        SystemKind::NextIndex,
+        SystemKind::DeadIndex,
+        SystemKind::Staging,
+        SystemKind::Maxima,
+        SystemKind::Watermark,
+        SystemKind::LegacyMayExist,
+        SystemKind::Library,
+    ];
+
     /// Bounds the rows of this kind, of all regions.
     pub fn prefix(self) -> [u8; 1] {
         [self as u8]
@@ -70,6 +94,8 @@ impl SystemKind {
             0x09 => SystemKind::AppliedIndex,
             0x0a => SystemKind::RegionDescriptor,
             0x0b => SystemKind::Library,
+            0x0c => SystemKind::Applied,
+            0x0d => SystemKind::Installing,
             _ => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -89,6 +115,8 @@ pub enum SystemKey<'a> {
     AppliedIndex { region: u64 },
     RegionDescriptor { region: u64 },
     Library { region: u64, name: &'a [u8] },
+    Applied { region: u64 },
+    Installing { region: u64 },
 }
 
 impl<'a> SystemKey<'a> {
@@ -105,6 +133,27 @@ impl<'a> SystemKey<'a> {
             SystemKey::AppliedIndex { .. } => SystemKind::AppliedIndex,
             SystemKey::RegionDescriptor { .. } => SystemKind::RegionDescriptor,
             SystemKey::Library { .. } => SystemKind::Library,
+            SystemKey::Applied { .. } => SystemKind::Applied,
+            SystemKey::Installing { .. } => SystemKind::Installing,
+        }
+    }
+
+    /// The region that the row belongs to, if it belongs to one.
+    pub fn region(&self) -> Option<u64> {
+        match *self {
+            SystemKey::Format => None,
+            SystemKey::Database { region, .. }
+            | SystemKey::NextIndex { region }
+            | SystemKey::DeadIndex { region, .. }
+            | SystemKey::Staging { region, .. }
+            | SystemKey::Maxima { region }
+            | SystemKey::Watermark { region }
+            | SystemKey::LegacyMayExist { region }
+            | SystemKey::AppliedIndex { region }
+            | SystemKey::RegionDescriptor { region }
+            | SystemKey::Library { region, .. }
+            | SystemKey::Applied { region }
+            | SystemKey::Installing { region } => Some(region),
         }
     }
 
@@ -144,7 +193,9 @@ impl<'a> SystemKey<'a> {
             | SystemKey::Watermark { region }
             | SystemKey::LegacyMayExist { region }
             | SystemKey::AppliedIndex { region }
-            | SystemKey::RegionDescriptor { region } => {
+            | SystemKey::RegionDescriptor { region }
+            | SystemKey::Applied { region }
+            | SystemKey::Installing { region } => {
                 out.extend_from_slice(&kind.region_prefix(region));
             }
         }
@@ -190,6 +241,12 @@ impl<'a> SystemKey<'a> {
                 region: region(reader)?,
             },
             SystemKind::RegionDescriptor => SystemKey::RegionDescriptor {
+                region: region(reader)?,
+            },
+            SystemKind::Applied => SystemKey::Applied {
+                region: region(reader)?,
+            },
+            SystemKind::Installing => SystemKey::Installing {
                 region: region(reader)?,
             },
             SystemKind::Library => SystemKey::Library {

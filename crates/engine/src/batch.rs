@@ -4,6 +4,11 @@
 //! that is touched ten times is kept once, and it is written out once, when it is committed. A savepoint
 //! lets one failing command among many be undone without touching the others.
 
+use cairn_encoding::DecodeError;
+use cairn_encoding::changes::{self, Change};
+use cairn_encoding::system::Maxima;
+
+use crate::error::Result;
 use crate::family::Family;
 use crate::row::{Row, family_of, hash, key_of};
 use crate::table::Table;
@@ -54,6 +59,32 @@ enum Savepoint {
 impl Batch {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The batch as bytes, which are what a cluster replicates.
+    pub fn encode(&self, maxima: Maxima) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes + 16 * (self.len() + 2));
+        changes::begin_batch(&mut out, maxima);
+        for (family, key, value) in self.changes() {
+            changes::append(&mut out, family as u8, key, value);
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<(Batch, Maxima)> {
+        let (maxima, changes) = changes::read_batch(bytes)?;
+        Ok((Batch::of_changes(changes)?, maxima))
+    }
+
+    pub(crate) fn of_changes<'c>(
+        changes: impl Iterator<Item = Result<Change<'c>, DecodeError>>,
+    ) -> Result<Batch> {
+        let mut batch = Batch::new();
+        for change in changes {
+            let (family, key, value) = change?;
+            batch.change(Family::of_byte(family)?, key, value);
+        }
+        Ok(batch)
     }
 
     #[inline]
@@ -222,6 +253,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn changes(batch: &Batch) -> Vec<(Family, Vec<u8>, Option<Vec<u8>>)> {
@@ -249,6 +281,28 @@ mod tests {
         );
         assert_eq!(batch.get(Family::Data, b"k"), Some(None));
         assert_eq!(batch.get(Family::Data, b"other"), None);
+    }
+
+    #[test]
+    fn its_bytes_are_the_same_batch() {
+        let mut batch = Batch::new();
+        batch.put(Family::Data, b"k", *b"v");
+        batch.put(Family::Meta, b"", []);
+        batch.delete(Family::Expiry, b"gone");
+        let maxima = Maxima {
+            version: 7,
+            timestamp_ms: 8,
+        };
+        let bytes = batch.encode(maxima);
+        let (same, its_maxima) = Batch::decode(&bytes).unwrap();
+        assert_eq!((changes(&same), its_maxima), (changes(&batch), maxima));
+        assert!(Batch::decode(&bytes[..bytes.len() - 1]).is_err());
+        let unknown_family = [&batch_head(maxima)[..], &[9, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert!(Batch::decode(&unknown_family).is_err());
+    }
+
+    fn batch_head(maxima: Maxima) -> Vec<u8> {
+        Batch::new().encode(maxima)
     }
 
     #[test]

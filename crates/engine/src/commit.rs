@@ -1,7 +1,7 @@
 //! Making a batch durable and visible: the one seam between one machine and many.
 //!
 //! [`LocalCommitter`] appends to the journal, and makes the rows young (see `journal` and `young`). The
-//! calling thread appends, and another syncs once a second. Yet another drains the young rows into RocksDB.
+//! calling thread appends, and another syncs once a second. Yet another drains the young rows into RocksDB (`drain`).
 //!
 //! With `--sync always` the calling thread syncs too: to wake another one and to be woken by it would take
 //! as long again as a quick disk. But one thread commits at a time. Who comes meanwhile queues its batch,
@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::batch::Batch;
 use crate::clock::Clock;
+use crate::drain::Drain;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::journal::{Journal, Layout, Segment};
@@ -75,13 +76,6 @@ impl Commit {
     }
 }
 
-/// How long rows stay young while there is room for them, so that those that change again are written once, and many
-/// together; and so that a burst of writes is over before RocksDB wants the processor.
-const YOUTH: Duration = Duration::from_secs(10);
-/// The same while walks merge many generations: the fewer there are, the less a walk costs.
-const SHORT_YOUTH: Duration = Duration::from_millis(20);
-/// How long to wait after a drain that failed.
-const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// A thread that serves connections may wait that long for the disk.
 const QUICK_SYNC: Duration = Duration::from_millis(1);
 
@@ -141,8 +135,7 @@ struct Shared {
     sync_time: SyncTime,
     /// There is something to commit and nobody else at it, or the end has come.
     work: Condvar,
-    /// There is something to drain, or the end has come.
-    young: Condvar,
+    drain: Drain,
 }
 
 impl Shared {
@@ -164,9 +157,7 @@ impl Shared {
         let must_drain = self.engine.apply(batches.into_iter(), index, maxima);
         drop(journal);
         if must_drain {
-            // With the lock the drainer is either asleep, or has yet to look.
-            let _asleep = self.queue.lock();
-            self.young.notify_one();
+            self.drain.wake();
         }
         Ok(())
     }
@@ -247,6 +238,7 @@ impl LocalCommitter {
         };
         let journal = Journal::begin(engine.path(), engine.applied(), layout)?;
         let shared = Arc::new(Shared {
+            drain: Drain::new(engine.clone()),
             engine,
             clock,
             mode,
@@ -254,13 +246,14 @@ impl LocalCommitter {
             queue: Mutex::new(Queue::default()),
             sync_time: SyncTime::default(),
             work: Condvar::new(),
-            young: Condvar::new(),
         });
         let mut committer = LocalCommitter {
             shared,
             threads: Vec::new(),
         };
-        committer.spawn("drain", drain_loop)?;
+        committer.spawn("drain", |shared| {
+            shared.drain.run(|| shared.tend_journal());
+        })?;
         match mode {
             SyncMode::Always => committer.spawn("commit", commit_loop)?,
             SyncMode::EverySecond => committer.spawn("sync", sync_loop)?,
@@ -296,7 +289,7 @@ impl Drop for LocalCommitter {
     fn drop(&mut self) {
         self.shared.queue.lock().closed = true;
         self.shared.work.notify_all();
-        self.shared.young.notify_all();
+        self.shared.drain.close();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the committer panicked");
@@ -346,38 +339,6 @@ fn sync_loop(shared: &Shared) {
         if closed {
             return;
         }
-    }
-}
-
-fn drain_loop(shared: &Shared) {
-    let engine = &shared.engine;
-    let mut has_failed = false;
-    loop {
-        let mut queue = shared.queue.lock();
-        while !queue.closed && !engine.has_young() {
-            shared.young.wait(&mut queue);
-        }
-        let rest = if has_failed { AFTER_FAILURE } else { YOUTH };
-        let rested = Instant::now() + rest;
-        while !queue.closed && Instant::now() < rested {
-            if !has_failed && engine.is_full_of_young() {
-                break;
-            }
-            shared.young.wait_for(&mut queue, SHORT_YOUTH);
-            if !has_failed && engine.has_walked_over_young() {
-                break;
-            }
-        }
-        if queue.closed {
-            return;
-        }
-        drop(queue);
-        let drained = engine.drain();
-        has_failed = drained.is_err();
-        if let Err(error) = drained {
-            tracing::error!("cannot move rows out of the journal: {error}");
-        }
-        shared.tend_journal();
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_encoding::system::{Maxima, SystemKey, value};
+use cairn_encoding::raft::Applied;
+use cairn_encoding::system::{Maxima, SystemKey, SystemKind, value};
 use cairn_encoding::{FORMAT_VERSION, row};
 use parking_lot::{Mutex, MutexGuard};
 use rust_rocksdb::perf::{PerfContext, PerfMetric};
@@ -254,6 +255,25 @@ impl Engine {
     /// Opens the database in `path`, creating it if the directory is empty or absent. On an error
     /// nothing has been changed.
     pub fn open(path: &Path, settings: &EngineOptions) -> Result<Engine> {
+        let engine = Engine::open_stored(path, settings)?;
+        if engine.has_regions()? {
+            return Err(EngineError::InCluster(path.to_owned()));
+        }
+        engine.replay()?;
+        Ok(engine)
+    }
+
+    /// The same for a node of a cluster: see [`Regions`](crate::Regions). What one machine has written is taken over; the
+    /// logs of the regions take the place of its journal.
+    pub fn open_in_cluster(path: &Path, settings: &EngineOptions) -> Result<Engine> {
+        let engine = Engine::open_stored(path, settings)?;
+        engine.replay()?;
+        journal::discard(path)?;
+        Ok(engine)
+    }
+
+    /// As RocksDB has it, without what is in the journal only.
+    fn open_stored(path: &Path, settings: &EngineOptions) -> Result<Engine> {
         let is_new = check_marker(path)?;
         if is_new {
             fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
@@ -277,8 +297,20 @@ impl Engine {
             .map_err(|error| explain_open(error, path))?;
         let engine = Engine::assemble(db, gate, memory, database_options, path)?;
         engine.check_format(is_new)?;
-        engine.replay()?;
         Ok(engine)
+    }
+
+    /// Whether it belongs to a node of a cluster: what one machine takes for its own may be another region's then.
+    fn has_regions(&self) -> Result<bool> {
+        let kinds = [SystemKind::RegionDescriptor, SystemKind::Installing];
+        for prefix in kinds.map(SystemKind::prefix) {
+            let upper = row::prefix_end(&prefix).unwrap_or_default();
+            let mut rows = self.background_rows(Family::Meta, &prefix, &upper);
+            if rows.next()?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The engine around an open RocksDB.
@@ -345,7 +377,7 @@ impl Engine {
             None => return Err(EngineError::Corrupt("the format version is missing".into())),
         }
         // Format 1 had no journal, format 2 one whose files had other names, formats up to 4 no functions, up to 6 no fields that
-        // expire; there is
+        // expire, up to 7 no regions; there is
         // nothing to convert, but who knows only those must not open the database any more.
         if is_new || !is_current {
             let mut batch = Batch::new();
@@ -384,18 +416,8 @@ impl Engine {
         };
         self.applied.store(applied, Ordering::Release);
         journal::replay(&self.path, applied, |record| {
-            let mut batch = Batch::new();
-            for row in record.rows() {
-                let (family, key, value) = row?;
-                let family = Family::of_byte(family)
-                    .ok_or_else(|| EngineError::Corrupt("an unknown row family".into()))?;
-                match value {
-                    Some(value) => batch.put(family, key, value),
-                    None => batch.delete(family, key),
-                }
-            }
-            let batch = std::iter::once(batch);
-            self.young.apply(batch, record.index, record.maxima);
+            let batch = Batch::of_changes(record.rows())?;
+            self.apply(std::iter::once(batch), record.index, record.maxima);
             after_each(self)
         })
     }
@@ -408,6 +430,14 @@ impl Engine {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    pub(crate) fn young(&self) -> &Young {
+        &self.young
     }
 
     #[inline]
@@ -522,20 +552,20 @@ impl Engine {
         };
         let walker = Walker::Foreground;
         let (beneath, changes) = self.open_walk(&range, batch, direction, walker, |beneath| {
-            beneath.map_err(|drained| {
+            beneath.map_err(|since| {
                 let end = row::version_end(prefix);
                 let all = WalkedRange::new(family, prefix, &end);
                 let iterator = self.iterator(&all, ReadOptions::default());
-                (Box::new(iterator), drained)
+                (Box::new(iterator), since)
             })
         });
         let whole = match beneath {
             Ok(whole) => whole,
-            Err((mut iterator, drained)) => {
+            Err((mut iterator, since)) => {
                 let Some(whole) = iterator.read_whole(family, prefix) else {
                     return self.rows(batch, family, lower, upper, direction);
                 };
-                self.young.keep_whole(&range, drained, whole.clone());
+                self.young.keep_whole(&range, since, whole.clone());
                 whole
             }
         };
@@ -623,12 +653,42 @@ impl Engine {
         index: u64,
         maxima: Maxima,
     ) -> bool {
-        self.young.apply(batches, index, maxima)
+        let region = LOCAL_REGION;
+        let facts = [
+            fact(
+                SystemKey::AppliedIndex { region },
+                &value::encode_applied_index(index),
+            ),
+            fact(SystemKey::Maxima { region }, &maxima.encode()),
+        ];
+        self.young.apply(batches, facts, Some(index))
+    }
+
+    /// The same for what a region of a cluster has committed; `applied` is where it is in its log afterwards.
+    pub(crate) fn apply_in_region(
+        &self,
+        region: u64,
+        batches: impl Iterator<Item = Batch>,
+        applied: &Applied,
+        maxima: Maxima,
+    ) -> bool {
+        let mut place = Vec::new();
+        applied.encode(&mut place);
+        let facts = [
+            fact(SystemKey::Applied { region }, &place),
+            fact(SystemKey::Maxima { region }, &maxima.encode()),
+        ];
+        self.young.apply(batches, facts, None)
+    }
+
+    /// Whether more may be committed without waiting.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.young.is_overfull(1)
     }
 
     /// Makes sure that more may be committed, if need be by waiting.
     pub(crate) fn make_room(&self) -> Result<()> {
-        if !self.young.is_overfull(1) {
+        if self.has_room() {
             return Ok(());
         }
         self.young.note_wait();
@@ -680,7 +740,9 @@ impl Engine {
         let started = Instant::now();
         self.write_rows(&rows, generation.bytes())?;
         self.young.note_drain(generation.bytes(), started.elapsed());
-        self.applied.store(generation.applied, Ordering::Release);
+        if let Some(applied) = generation.applied {
+            self.applied.store(applied, Ordering::Release);
+        }
         self.young.drained(&rows);
         Ok(())
     }
@@ -732,6 +794,11 @@ impl Engine {
     pub fn sync(&self) -> Result<()> {
         self.drain()?;
         self.database.sync()
+    }
+
+    /// What a power cut now would leave.
+    pub(crate) fn durable_view(&self) -> Result<DurableView> {
+        DurableView::take(self.database.clone())
     }
 
     /// The same for what is in RocksDB already.
@@ -909,6 +976,11 @@ impl Drop for Engine {
         }
         self.database.db.cancel_all_background_work(true);
     }
+}
+
+/// What a commit says about itself.
+fn fact(key: SystemKey<'_>, value: &[u8]) -> Row {
+    Row::new(Family::Meta, &key.encode(), Some(value))
 }
 
 /// Whether the directory is new; an error if it is not Cairn's, or of a newer format.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use cairn_encoding::system::Slots;
+
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -14,6 +16,16 @@ pub enum EngineError {
         "the data directory was written by a newer version (format {found}, this program knows up to {known})"
     )]
     NewerFormat { found: u32, known: u32 },
+    /// At open: stop, as one machine it would do damage.
+    #[error("the data directory {} belongs to a node of a cluster", .0.display())]
+    InCluster(PathBuf),
+    /// The region cannot come here now; try again when the other has let go of its slots.
+    #[error("slots {slots} of region {region} are those of region {other} here")]
+    SlotsTaken {
+        region: u64,
+        slots: Slots,
+        other: u64,
+    },
     /// At open: stop. While running: the reply is an error, and nothing was changed.
     #[error("corrupt data: {0}")]
     Corrupt(String),

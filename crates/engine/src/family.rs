@@ -1,5 +1,7 @@
 //! The row families: RocksDB calls them column families.
 
+use crate::error::{EngineError, Result};
+
 /// Where a row lives. The discriminant indexes arrays of per-family things, and stands for the family in the
 /// journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -31,8 +33,9 @@ impl Family {
     /// `keyspace_id | index_id`.
     pub const KEYED: [Family; 3] = [Family::Metadata, Family::Data, Family::ZsetScore];
 
-    pub(crate) fn of_byte(byte: u8) -> Option<Family> {
-        Self::ALL.get(usize::from(byte)).copied()
+    pub(crate) fn of_byte(byte: u8) -> Result<Family> {
+        let family = Self::ALL.get(usize::from(byte)).copied();
+        family.ok_or_else(|| EngineError::Corrupt(format!("there is no row family {byte}")))
     }
 
     pub const fn name(self) -> &'static str {

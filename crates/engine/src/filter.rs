@@ -10,11 +10,16 @@
 //! - It never reads a clock. What has expired is decided by the watermark: everything due before it has
 //!   been dealt with by the expirer. For the fields of a hash its metadata has a mark of its own: what says that fields
 //!   expire before it is dropped. The fields themselves are deleted by the expirer, since each counts in the size.
-//! - It keeps everything while the database is opening or closing.
+//! - It keeps everything while the database is opening or closing, and everything in the slots of a region while a snapshot is
+//!   put in its place.
+//!
+//! Databases, watermarks and what is dead are those of a region, so the region that holds a row's slot is found first
+//! (`holders`). Rows of slots that no region of this node holds are dropped.
 //!
 //! Every row that a compaction reads was written before the snapshot, so a row whose metadata the
 //! snapshot does not show is dead, unless a `staging` row announces that its metadata is still to come.
 
+mod holders;
 #[cfg(test)]
 mod tests;
 
@@ -23,20 +28,18 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use cairn_encoding::field_expiry;
-use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::{self, RowKey};
-use cairn_encoding::stream::{self, Id};
-use cairn_encoding::system::{self, SystemKey, SystemKind};
+use cairn_encoding::system::{SystemKey, SystemKind};
 use parking_lot::Mutex;
 use rust_rocksdb::CompactionDecision;
 use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 
-use crate::LOCAL_REGION;
 use crate::engine::{Database, DurableView};
 use crate::error::Result;
 use crate::family::Family;
+use crate::liveness::{Fate, Liveness, Part};
+use holders::Holders;
 
 /// Rows dropped since the start, by reason.
 #[derive(Default, Debug)]
@@ -47,6 +50,8 @@ pub struct FilterCounters {
     pub cut_off: AtomicU64,
     pub expired_metadata: AtomicU64,
     pub dead_databases: AtomicU64,
+    /// Rows of slots that this node of a cluster no longer holds.
+    pub foreign: AtomicU64,
     /// Keys and values of all these, before compression.
     pub dropped_bytes: AtomicU64,
     /// Those of dead versions and of what was cut off among them.
@@ -135,61 +140,26 @@ impl CompactionFilterFactory for FilterFactory {
 /// What one compaction knows: read once, used until it ends, then forgotten.
 struct Knowledge {
     view: DurableView,
-    watermark_ms: u64,
-    dead_indexes: HashSet<u64>,
+    holders: Holders,
+    /// Of all regions: while one is split, what it has staged may be for a key of the other.
     staged_versions: HashSet<u64>,
     /// The metadata of the key whose rows are passing by.
     last: Option<(Vec<u8>, Liveness)>,
 }
 
-/// Which rows of a key live.
-#[derive(Clone, Copy)]
-enum Liveness {
-    None,
-    Version(u64),
-    /// What says that a field expires before `first_ms` is dead; without, whatever says that one does.
-    Hash {
-        version: u64,
-        first_ms: Option<u64>,
-    },
-    List {
-        version: u64,
-        head: u64,
-        tail: u64,
-    },
-    Stream {
-        version: u64,
-        floor: Id,
-    },
-}
-
 impl Knowledge {
     fn gather(database: Arc<Database>) -> Result<Self> {
         let view = DurableView::take(database)?;
-        let mut dead_indexes = HashSet::new();
-        for (key, _) in view.scan(Family::Meta, &SystemKind::DeadIndex.prefix())? {
-            if let SystemKey::DeadIndex { index, .. } = SystemKey::decode(&key)? {
-                dead_indexes.insert(index);
-            }
-        }
+        let holders = Holders::read(&view)?;
         let mut staged_versions = HashSet::new();
         for (key, _) in view.scan(Family::Meta, &SystemKind::Staging.prefix())? {
             if let SystemKey::Staging { version, .. } = SystemKey::decode(&key)? {
                 staged_versions.insert(version);
             }
         }
-        let watermark_key = SystemKey::Watermark {
-            region: LOCAL_REGION,
-        }
-        .encode();
-        let watermark_ms = match view.get(Family::Meta, &watermark_key)? {
-            Some(value) => system::value::decode_watermark(&value)?,
-            None => 0,
-        };
         Ok(Knowledge {
             view,
-            watermark_ms,
-            dead_indexes,
+            holders,
             staged_versions,
             last: None,
         })
@@ -201,42 +171,8 @@ impl Knowledge {
         {
             return Ok(*liveness);
         }
-        let liveness = match self.view.get(Family::Metadata, metadata_key)? {
-            None => Liveness::None,
-            Some(value) => match Metadata::decode(&value)?.body {
-                Body::Inline(_) => Liveness::None,
-                Body::Collection {
-                    kind: CollectionKind::Hash,
-                    version,
-                    fields,
-                    ..
-                } => Liveness::Hash {
-                    version,
-                    first_ms: fields.map(|fields| fields.first_ms),
-                },
-                Body::Chunked { version, .. } | Body::Collection { version, .. } => {
-                    Liveness::Version(version)
-                }
-                Body::List {
-                    version,
-                    head,
-                    tail,
-                    ..
-                } => Liveness::List {
-                    version,
-                    head,
-                    tail,
-                },
-                Body::Stream {
-                    version,
-                    size,
-                    rest,
-                } => Liveness::Stream {
-                    version,
-                    floor: stream::Head::of(version, size, rest)?.floor,
-                },
-            },
-        };
+        let metadata = self.view.get(Family::Metadata, metadata_key)?;
+        let liveness = Liveness::of(metadata.as_deref())?;
         self.last = Some((metadata_key.to_vec(), liveness));
         Ok(liveness)
     }
@@ -256,6 +192,7 @@ enum Verdict {
     CutOff,
     Expired,
     DeadDatabase,
+    Foreign,
 }
 
 impl Filter {
@@ -270,13 +207,24 @@ impl Filter {
             Family::Expiry => RowKey::decode_expiry(key)?,
             Family::Meta => return Ok(Verdict::Keep),
         };
-        if knowledge.dead_indexes.contains(&row.index_and_key().0) {
+        let prefix = match self.family {
+            Family::Expiry => row::metadata_key_of_expiry(key)?,
+            _ => key,
+        };
+        let slot = row::slot_of(prefix).unwrap_or_default();
+        if knowledge.holders.is_unsettled(slot) {
+            return Ok(Verdict::Keep);
+        }
+        let Some(region) = knowledge.holders.of(slot) else {
+            return Ok(Verdict::Foreign);
+        };
+        if region.dead_indexes.contains(&row.index_and_key().0) {
             return Ok(Verdict::DeadDatabase);
         }
         match row {
             RowKey::Metadata { .. } => {
                 let expire_ms = cairn_encoding::metadata::expire_of(value)?;
-                let is_due = expire_ms != 0 && expire_ms < knowledge.watermark_ms;
+                let is_due = expire_ms != 0 && expire_ms < region.watermark_ms;
                 // This need not be the newest row of the key. An older one is kept although it is due:
                 // a filter of the key's rows may be looking at it through its view at this moment.
                 let is_newest = || -> Result<bool> {
@@ -289,38 +237,15 @@ impl Filter {
                     Verdict::Keep
                 })
             }
-            RowKey::Data { version, sub, .. } => judge_version(
-                knowledge,
-                row::metadata_key_of(key)?,
-                version,
-                Part::Sub(sub),
-            ),
-            RowKey::Score { version, .. } | RowKey::Count { version, .. } => {
-                judge_version(knowledge, row::metadata_key_of(key)?, version, Part::Other)
-            }
-            RowKey::Field { version, .. } => {
-                let time = Part::FieldTime(field_expiry::decode(value)?);
-                judge_version(knowledge, row::metadata_key_of(key)?, version, time)
-            }
-            RowKey::FieldTime { version, at_ms, .. } => {
-                let time = Part::FieldTime(at_ms);
-                judge_version(knowledge, row::metadata_key_of(key)?, version, time)
-            }
             // Legacy strings have no metadata; expiry rows are the expirer's.
-            RowKey::Legacy { .. } | RowKey::Expiry { .. } | RowKey::FieldsExpiry { .. } => {
-                Ok(Verdict::Keep)
-            }
+            _ => match Part::of(&row, value)? {
+                Some((version, part)) => {
+                    judge_version(knowledge, row::metadata_key_of(key)?, version, part)
+                }
+                None => Ok(Verdict::Keep),
+            },
         }
     }
-}
-
-/// What a row of a version is about.
-enum Part<'r> {
-    /// An element.
-    Sub(&'r [u8]),
-    /// That a field expires at this time.
-    FieldTime(u64),
-    Other,
 }
 
 fn judge_version(
@@ -332,43 +257,13 @@ fn judge_version(
     if knowledge.staged_versions.contains(&version) {
         return Ok(Verdict::Keep);
     }
-    match knowledge.liveness(metadata_key)? {
-        Liveness::Version(live) if live == version => Ok(Verdict::Keep),
-        Liveness::Hash {
-            version: live,
-            first_ms,
-        } if live == version => match part {
-            Part::FieldTime(at_ms) if first_ms.is_none_or(|first_ms| at_ms < first_ms) => {
-                Ok(Verdict::CutOff)
-            }
-            _ => Ok(Verdict::Keep),
+    Ok(
+        match knowledge.liveness(metadata_key)?.judge(version, part) {
+            Fate::Lives => Verdict::Keep,
+            Fate::DeadVersion => Verdict::DeadVersion,
+            Fate::CutOff => Verdict::CutOff,
         },
-        Liveness::List {
-            version: live,
-            head,
-            tail,
-        } if live == version => {
-            let index = match part {
-                Part::Sub(sub) => sub.try_into().ok().map(u64::from_be_bytes),
-                _ => None,
-            };
-            match index {
-                Some(index) if index < head || index >= tail => Ok(Verdict::CutOff),
-                _ => Ok(Verdict::Keep),
-            }
-        }
-        Liveness::Stream {
-            version: live,
-            floor,
-        } if live == version => {
-            let is_below = |sub| stream::is_entry(sub) && sub < &stream::entry_sub(floor)[..];
-            match part {
-                Part::Sub(sub) if is_below(sub) => Ok(Verdict::CutOff),
-                _ => Ok(Verdict::Keep),
-            }
-        }
-        _ => Ok(Verdict::DeadVersion),
-    }
+    )
 }
 
 impl CompactionFilter for Filter {
@@ -389,6 +284,7 @@ impl CompactionFilter for Filter {
             Verdict::CutOff => &counters.cut_off,
             Verdict::Expired => &counters.expired_metadata,
             Verdict::DeadDatabase => &counters.dead_databases,
+            Verdict::Foreign => &counters.foreign,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         counters.dropped_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -34,8 +34,8 @@ pub(crate) struct Generation {
     /// Where the rows of each family are.
     by_family: [Places; Family::COUNT],
     bytes: usize,
-    /// The index of the last commit.
-    pub(crate) applied: u64,
+    /// The index in the journal of the last commit; none where there is no journal.
+    pub(crate) applied: Option<u64>,
 }
 
 /// Where some of its rows are.
@@ -73,8 +73,13 @@ impl Generation {
         }
     }
 
+    /// Every commit says something about itself: there is a row if there was one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.applied == 0
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// Adds a row that is not there; its place is returned.

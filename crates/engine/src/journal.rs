@@ -210,12 +210,10 @@ impl Journal {
         let directory = database.join(DIRECTORY);
         let begin = || -> std::io::Result<()> {
             fs::create_dir_all(&directory)?;
-            for (_, path) in list(database)? {
-                fs::remove_file(path)?;
-            }
             File::open(database)?.sync_all()
         };
         begin().map_err(|error| cannot("begin", &directory, &error))?;
+        discard(database)?;
         Ok(Journal {
             // It also makes last that the others are gone. Their indexes may be taken again.
             segments: vec![Segment::create(&directory)?],
@@ -337,6 +335,17 @@ fn new_name(directory: &Path) -> (PathBuf, Mark) {
     // Hashers have keys from the system's source of randomness.
     let mark = Mark::new(RandomState::new().build_hasher().finish());
     (directory.join(format!("{mark}.{EXTENSION}")), mark)
+}
+
+/// Removes what is there, which RocksDB has for good: no more of it will come.
+pub(crate) fn discard(database: &Path) -> Result<()> {
+    let discard = || -> std::io::Result<()> {
+        for (_, path) in list(database)? {
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    };
+    discard().map_err(|error| cannot("remove", &database.join(DIRECTORY), &error))
 }
 
 /// Whether there is nothing to be replayed.

@@ -5,12 +5,15 @@
 //! ([`Engine::get`]) or a walk over [`Rows`], which shows a batch that is not yet committed on top of
 //! what is stored, so that a transaction sees its own writes.
 //!
+//! In a cluster a node has replicas of several regions, and what their logs have committed comes here through [`Regions`].
+//!
 //! What this crate does not know: Redis. It knows row families and the few facts about rows that the
 //! compaction filters need, and those it takes from `cairn-encoding`.
 
 mod batch;
 mod clock;
 mod commit;
+mod drain;
 mod engine;
 mod error;
 mod expected;
@@ -19,10 +22,12 @@ mod filter;
 mod generation;
 mod journal;
 mod listener;
+mod liveness;
 mod memory;
 mod options;
 mod overlay;
 mod read_only;
+mod regions;
 mod row;
 mod rows;
 mod space;
@@ -30,7 +35,7 @@ mod table;
 mod whole;
 mod young;
 
-/// A single machine is one region, and this is its number.
+/// A single machine is one region with all slots, and this is its number.
 pub const LOCAL_REGION: u64 = 1;
 
 pub use batch::Batch;
@@ -43,6 +48,7 @@ pub use family::Family;
 pub use filter::FilterCounters;
 pub use memory::Memory;
 pub use options::EngineOptions;
+pub use regions::{Incoming, Regions, Snapshot};
 pub use rows::{Direction, Rows};
 pub use whole::FEW;
 pub use young::InMemory;

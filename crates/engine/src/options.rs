@@ -133,7 +133,9 @@ pub(crate) fn family(
 ) -> ColumnFamilyDescriptor {
     let mut options = Options::default();
     let is_point_read = matches!(family, Family::Metadata | Family::Data);
-    options.set_block_based_table_factory(&table(family, memory));
+    let mut tables = table(family);
+    tables.set_block_cache(&memory.cache);
+    options.set_block_based_table_factory(&tables);
     let memtable = match family {
         Family::Metadata | Family::Data => memory.memtable,
         Family::ZsetScore | Family::Expiry => memory.memtable / 2,
@@ -168,9 +170,16 @@ pub(crate) fn family(
     ColumnFamilyDescriptor::new(family.name(), options)
 }
 
-fn table(family: Family, memory: &Memory) -> BlockBasedOptions {
+/// For tables that are written elsewhere, to be taken in as they are: at the bottom, as far as may be.
+pub(crate) fn foreign_tables(family: Family) -> Options {
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table(family));
+    options.set_compression_type(DBCompressionType::Zstd);
+    options
+}
+
+fn table(family: Family) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&memory.cache);
     // Index and filter blocks count towards the budget, go last when it is short, and those of the
     // newest files, which every read passes, never.
     table.set_cache_index_and_filter_blocks(true);

@@ -209,6 +209,25 @@ impl Table {
         Some(taken)
     }
 
+    /// Takes out all rows that may go, and shows them.
+    pub(crate) fn remove_where(
+        &mut self,
+        goes: impl Fn(&Slot, &Row) -> bool,
+        mut gone: impl FnMut(&Row),
+    ) {
+        let mut at = 0;
+        while at < self.slots.len() {
+            let slot = &self.slots[at];
+            let goes = slot.row.as_ref().is_some_and(|row| goes(slot, row));
+            // The gap is closed with a row that may go as well: it is looked at again. What comes round the end has been
+            // looked at before.
+            match goes.then(|| self.take(at)).flatten() {
+                Some(row) => gone(&row),
+                None => at += 1,
+            }
+        }
+    }
+
     /// The slot that the search for rows to evict has come to.
     fn at_hand(&self) -> usize {
         let row = (self.hand / IN_A_ROW).wrapping_mul(SPREAD);
@@ -264,6 +283,7 @@ mod tests {
     enum Step {
         Put(u8, u8),
         Remove(u8),
+        RemoveWhere(u8),
         Evict,
     }
 
@@ -271,6 +291,7 @@ mod tests {
         prop_oneof![
             4 => any::<(u8, u8)>().prop_map(|(key, value)| Step::Put(key % 40, value)),
             3 => any::<u8>().prop_map(|key| Step::Remove(key % 40)),
+            1 => (2..6_u8).prop_map(Step::RemoveWhere),
             1 => Just(Step::Evict),
         ]
     }
@@ -289,6 +310,17 @@ mod tests {
                     Step::Remove(key) => {
                         let before = table.remove(hash(key), Family::Data, &[key]);
                         prop_assert_eq!(before.map(|row| row.value().unwrap()[0]), map.remove(&key));
+                    }
+                    Step::RemoveWhere(divisor) => {
+                        let mut gone = 0;
+                        let goes = |row: &Row| row.key()[0].is_multiple_of(divisor);
+                        table.remove_where(|_, row| goes(row), |row| {
+                            assert!(goes(row));
+                            gone += 1;
+                        });
+                        let before = map.len();
+                        map.retain(|key, _| !key.is_multiple_of(divisor));
+                        prop_assert_eq!(gone, before - map.len());
                     }
                     Step::Evict => {
                         let evicted = table.evict(usize::MAX, |_| true);

@@ -21,10 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cairn_encoding::system::{Maxima, SystemKey, value};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
@@ -64,17 +62,6 @@ const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many collections are forgotten before readers get their turn.
 const FORGOTTEN_AT_ONCE: usize = 256;
 
-/// What every commit says about itself.
-fn facts(index: u64, maxima: Maxima) -> [Row; 2] {
-    let region = LOCAL_REGION;
-    let fact = |key: SystemKey, value: &[u8]| Row::new(Family::Meta, &key.encode(), Some(value));
-    let applied = value::encode_applied_index(index);
-    [
-        fact(SystemKey::AppliedIndex { region }, &applied),
-        fact(SystemKey::Maxima { region }, &maxima.encode()),
-    ]
-}
-
 /// Who walks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walker {
@@ -109,9 +96,26 @@ struct State {
     drained: u32,
     /// How many times something was committed.
     commits: u64,
+    /// How many times rows were forgotten because others were put in their place below.
+    replaced: u32,
+}
+
+/// What a walk that keeps what it finds must find unchanged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// The last generation that was in RocksDB.
+    drained: u32,
+    replaced: u32,
 }
 
 impl State {
+    fn since(&self) -> Since {
+        Since {
+            drained: self.drained,
+            replaced: self.replaced,
+        }
+    }
+
     /// The newest first.
     fn generations(&self) -> impl Iterator<Item = &Generation> {
         let full = self.full.iter().rev().map(|full| &**full);
@@ -214,7 +218,7 @@ impl State {
             slot.warm();
             slot.row.clone()
         });
-        known.ok_or(self.drained)
+        known.ok_or(self.since())
     }
 
     fn forget_whole(&mut self, family: Family, prefix: &[u8]) {
@@ -276,9 +280,8 @@ pub(crate) enum Known {
     Below(Fetch),
 }
 
-/// All that lies below the young rows of a collection; or, if that is not known, the last generation that
-/// is in RocksDB.
-pub(crate) type Beneath = std::result::Result<Row, u32>;
+/// All that lies below the young rows of a collection; or, if that is not known, the right to keep it.
+pub(crate) type Beneath = std::result::Result<Row, Since>;
 
 impl Young {
     pub(crate) fn new(hot_bytes: usize, room: usize) -> Self {
@@ -292,6 +295,7 @@ impl Young {
                 number: 1,
                 drained: 0,
                 commits: 0,
+                replaced: 0,
             }),
             shard_limit: hot_bytes / SHARDS,
             full: AtomicUsize::new(most),
@@ -344,18 +348,19 @@ impl Young {
         }
     }
 
-    /// Makes commits visible, all of them at once. True if whoever drains should have a look: there was nothing
-    /// to drain before, or a generation is full now.
+    /// Makes commits visible, all of them at once, and with them what they say about themselves. `index` is theirs in the
+    /// journal, if there is one. True if whoever drains should have a look: there was nothing to drain before, or a
+    /// generation is full now.
     pub(crate) fn apply(
         &self,
         batches: impl Iterator<Item = Batch>,
-        index: u64,
-        maxima: Maxima,
+        facts: [Row; 2],
+        index: Option<u64>,
     ) -> bool {
+        let facts = facts.map(|row| (hash(row.family(), row.key()), row));
         let mut state = self.state.write();
         let state = &mut *state;
         let had_young = state.has_young();
-        let facts = facts(index, maxima).map(|row| (hash(row.family(), row.key()), row));
         for batch in batches {
             state.expect(batch.hashes());
             for (hash, row) in batch.into_rows() {
@@ -458,8 +463,8 @@ impl Young {
         }
     }
 
-    /// Keeps all that a walk over a collection has found below, unless a drain may have changed it since.
-    pub(crate) fn keep_whole(&self, range: &WalkedRange<'_>, drained: u32, whole: Row) {
+    /// Keeps all that a walk over a collection has found below, unless it may have changed since.
+    pub(crate) fn keep_whole(&self, range: &WalkedRange<'_>, since: Since, whole: Row) {
         let Some(owner) = range.owner() else {
             return;
         };
@@ -467,8 +472,42 @@ impl Young {
         let mut state = self.state.write();
         let draining = state.full.front();
         let may_change = draining.is_some_and(|rows| rows.has_collection(owner));
-        if self.is_worth_keeping(whole.size()) && state.drained == drained && !may_change {
+        if self.is_worth_keeping(whole.size()) && state.since() == since && !may_change {
             state.put_hot(hash, whole, self.shard_limit);
+        }
+    }
+
+    /// The young rows that are `wanted`, the newest first, and what lies below, opened at the same moment. None if there
+    /// are more than `most` to look at.
+    pub(crate) fn open_all<T>(
+        &self,
+        most: usize,
+        wanted: impl Fn(&Row) -> bool,
+        open: impl FnOnce() -> T,
+    ) -> Option<(Vec<Row>, T)> {
+        let state = self.state.read();
+        let looked_at: usize = state.generations().map(|rows| rows.rows().len()).sum();
+        if looked_at > most {
+            return None;
+        }
+        let rows = state.generations().flat_map(Generation::rows);
+        let rows = rows.filter(|row| wanted(row)).cloned().collect();
+        // While the lock is held no drain can end, and take away what it has brought below.
+        Some((rows, open()))
+    }
+
+    /// Forgets hot rows in whose place others were put below. None of them may be young.
+    pub(crate) fn forget(&self, is_replaced: impl Fn(&Row) -> bool) {
+        let mut state = self.state.write();
+        let state = &mut *state;
+        state.commits += 1;
+        state.replaced += 1;
+        let drained = state.drained;
+        for (table, bytes) in state.rows.iter_mut().zip(&mut state.bytes) {
+            table.remove_where(
+                |slot, row| slot.generation <= drained && is_replaced(row),
+                |row| *bytes -= ROW_OVERHEAD + row.size(),
+            );
         }
     }
 
@@ -586,15 +625,15 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    const NO_MAXIMA: Maxima = Maxima {
-        version: 0,
-        timestamp_ms: 0,
-    };
+    fn apply(young: &Young, batch: Batch, index: u64) {
+        let facts = [&b"one"[..], b"other"].map(|key| Row::new(Family::Meta, key, Some(b"fact")));
+        young.apply(std::iter::once(batch), facts, Some(index));
+    }
 
     fn put(young: &Young, index: u64, value: &[u8]) {
         let mut batch = Batch::new();
         batch.put(Family::Metadata, &index.to_be_bytes(), value);
-        young.apply(std::iter::once(batch), index, NO_MAXIMA);
+        apply(young, batch, index);
     }
 
     #[test]
@@ -640,7 +679,7 @@ mod tests {
             let mut batch = Batch::new();
             batch.put(Family::Metadata, b"same", batches.to_be_bytes());
             batch.put(Family::Metadata, &batches.to_be_bytes(), [0; 10_000]);
-            young.apply(std::iter::once(batch), batches, NO_MAXIMA);
+            apply(&young, batch, batches);
         }
         let newest = young.newest();
         assert!(newest >= GENERATIONS as u32);
@@ -652,7 +691,7 @@ mod tests {
             rows.first().map(|row| row.value().map(<[u8]>::to_vec))
         };
         let expected = batches.to_be_bytes().to_vec();
-        let mut applied = 0;
+        let mut applied = None;
         while young.last_drained() < newest {
             assert_eq!(shown(&young), Some(Some(expected.clone())));
             let generation = young.oldest().unwrap();
@@ -660,7 +699,7 @@ mod tests {
             applied = generation.applied;
             young.drained(&generation.sorted());
         }
-        assert_eq!(applied, batches);
+        assert_eq!(applied, Some(batches));
         assert_eq!(shown(&young), None);
         assert!(young.is_empty());
     }

@@ -95,6 +95,13 @@ pub fn index_of(row: &[u8]) -> Option<u64> {
     index.try_into().ok().map(u64::from_be_bytes)
 }
 
+/// The slot of a row that begins with the prefix; None if it is too short for that. It checks nothing else.
+#[inline]
+pub fn slot_of(row: &[u8]) -> Option<u16> {
+    let slot = row.get(INDEX_END..SLOT_END)?;
+    slot.try_into().ok().map(u16::from_be_bytes)
+}
+
 /// What tells a row of a user's key apart from the others: a number for all that is before the name but the slot,
 /// which follows from the name, and everything from the name on.
 #[inline]

@@ -4,7 +4,7 @@ use crate::golden::assert_bytes;
 const REGION: u64 = 0x0102_0304_0506_0708;
 
 /// One key of every kind, with its bytes.
-const KEYS: [(SystemKey, &str); 11] = [
+const KEYS: [(SystemKey, &str); 13] = [
     (SystemKey::Format, "01"),
     (
         SystemKey::Database {
@@ -55,6 +55,11 @@ const KEYS: [(SystemKey, &str); 11] = [
         },
         "0b 0102030405060708 00000004 6d617468",
     ),
+    (SystemKey::Applied { region: REGION }, "0c 0102030405060708"),
+    (
+        SystemKey::Installing { region: REGION },
+        "0d 0102030405060708",
+    ),
 ];
 
 #[test]
@@ -103,5 +108,13 @@ fn prefixes_bound_a_kind_and_a_region_of_it() {
             assert_eq!(of_region, same_kind && key != SystemKey::Format);
             assert!(!bytes.starts_with(&other.kind().region_prefix(REGION + 1)));
         }
+    }
+}
+
+#[test]
+fn every_key_but_the_format_names_its_region() {
+    for (key, _) in KEYS {
+        let expected = (key != SystemKey::Format).then_some(REGION);
+        assert_eq!(key.region(), expected);
     }
 }

@@ -10,9 +10,10 @@
 //!   Watermark          milliseconds u64
 //!   LegacyMayExist     (empty)
 //!   AppliedIndex       index u64
-//!   RegionDescriptor   written and read by consensus alone: opaque here
 //!   Library            its code, as the client gave it: opaque here
 //! ```
+//!
+//! `RegionDescriptor` and `Installing` are in [`region`](super::region), `Applied` is in [`raft`](crate::raft).
 //!
 //! A pair of functions for each, rather than one for each width, so that a call site says which row it
 //! has in hand, and a damaged value is reported under that name.
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        assert_bytes(&encode_format(FORMAT_VERSION), "00000007");
+        assert_bytes(&encode_format(FORMAT_VERSION), "00000008");
         assert_bytes(&encode_database(NUMBER), "0102030405060708");
         assert_bytes(&encode_next_index(NUMBER), "0102030405060708");
         assert_bytes(&encode_watermark(NUMBER), "0102030405060708");

@@ -112,6 +112,8 @@ proptest! {
         let (encoded, expected) = (versioned.encode(), metadata_key_of(versioned.borrow()));
         prop_assert_eq!(row::metadata_key_of(&encoded), Ok(&expected[..]));
         prop_assert_eq!(row::index_of(&encoded), Some(versioned.borrow().index_and_key().0));
+        let slot = cairn_encoding::slot::slot(versioned.borrow().index_and_key().1);
+        prop_assert_eq!(row::slot_of(&encoded), Some(slot));
         let (encoded, expected) = (expiry.encode(), metadata_key_of(expiry.borrow()));
         prop_assert_eq!(row::metadata_key_of_expiry(&encoded), Ok(&expected[..]));
     }

@@ -250,6 +250,8 @@ pub fn system_key() -> impl Strategy<Value = SystemKey<'static>> {
         region().prop_map(|region| SystemKey::LegacyMayExist { region }),
         region().prop_map(|region| SystemKey::AppliedIndex { region }),
         region().prop_map(|region| SystemKey::RegionDescriptor { region }),
+        region().prop_map(|region| SystemKey::Applied { region }),
+        region().prop_map(|region| SystemKey::Installing { region }),
         region().prop_map(|region| SystemKey::Library {
             region,
             name: b"a_name",

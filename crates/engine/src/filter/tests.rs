@@ -1,10 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
+use cairn_encoding::field_expiry;
+use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
+use cairn_encoding::system::value;
 use rust_rocksdb::DB;
 use rust_rocksdb::compaction_filter_factory::CompactionFilterContext;
 
 use super::*;
+use crate::LOCAL_REGION;
 use crate::engine::Engine;
 use crate::options::{self, EngineOptions};
 
@@ -164,7 +168,7 @@ fn metadata_that_is_due_stays_while_there_is_a_newer_row() {
         matches!(decision, CompactionDecision::Remove)
     };
     let region = LOCAL_REGION;
-    let watermark = system::value::encode_watermark(WATERMARK);
+    let watermark = value::encode_watermark(WATERMARK);
     let watermark_row = SystemKey::Watermark { region }.encode();
     write(Family::Meta, &watermark_row, watermark.to_vec());
 

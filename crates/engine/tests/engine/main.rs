@@ -10,6 +10,7 @@ mod journal;
 mod opening;
 mod ranges;
 mod reads;
+mod regions;
 mod rows;
 mod small_collections;
 mod support;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_encoding::DecodeError;
-use cairn_encoding::system::{Maxima, SystemKey, value};
+use cairn_encoding::raft::Applied;
+use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey, value};
 use cairn_engine::{Engine, Family};
 
 use super::fault::Fault;
@@ -79,10 +80,17 @@ impl Catalog {
                 value::decode_legacy_may_exist(value)?;
                 self.may_have_legacy = true;
             }
-            // Opaque to everybody but consensus, and the code of functions to all but those who run it.
-            SystemKey::AppliedIndex { .. }
-            | SystemKey::RegionDescriptor { .. }
-            | SystemKey::Library { .. } => {}
+            SystemKey::RegionDescriptor { .. } => {
+                Descriptor::decode(value)?;
+            }
+            SystemKey::Applied { .. } => {
+                Applied::decode(value)?;
+            }
+            SystemKey::Installing { .. } => {
+                Slots::decode(value)?;
+            }
+            // How far the journal is applied, and the code of functions, which is for those who run it.
+            SystemKey::AppliedIndex { .. } | SystemKey::Library { .. } => {}
         }
         Ok(())
     }

@@ -1,0 +1,155 @@
+//! The state of a region at one place in its log, to be sent to another node.
+//!
+//! Iterators on all families are opened at one moment, together with the rows that are young then. They pin what they were
+//! opened on: whatever is committed, drained, compacted or dropped later does not show, however long the reader takes.
+//! Compaction filters need not be held up for it, since nothing is opened afterwards.
+
+use std::collections::VecDeque;
+
+use cairn_encoding::changes;
+use cairn_encoding::raft::Applied;
+use cairn_encoding::system::{Slots, SystemKey, SystemKind};
+use rust_rocksdb::ReadOptions;
+
+use super::Regions;
+use super::walk::{SlotWalk, slot_of};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::family::Family;
+use crate::overlay::Overlay;
+use crate::row::Row;
+use crate::rows::{Direction, OwnedIterator, Rows, Stored};
+use crate::young::Carried;
+
+/// How long a piece gets, give or take a row.
+const PIECE: usize = 512 * 1024;
+/// The most young rows to look at while commits wait; more are drained first.
+const MOST_LOOKED_AT: usize = 16 * 1024;
+/// How often that is tried: they may come as quickly as they are drained.
+const DRAINS: usize = 3;
+
+pub struct Snapshot {
+    applied: Applied,
+    system: VecDeque<(Vec<u8>, Vec<u8>)>,
+    walks: VecDeque<SlotWalk>,
+}
+
+impl Regions {
+    /// The state of a region as it is now. Nothing may be applied to it while this is called.
+    pub fn snapshot(&self, region: u64) -> Result<Snapshot> {
+        let slots = self.slots(region)?;
+        let [metadata, data, scores, expiry, meta] = open(&self.engine, slots)?;
+        let system = System::read(meta, region)?;
+        let walks = [
+            SlotWalk::new(Family::Metadata, metadata, slots),
+            SlotWalk::new(Family::Data, data, slots),
+            SlotWalk::new(Family::ZsetScore, scores, slots),
+            SlotWalk::new(Family::Expiry, expiry, slots),
+        ];
+        Ok(Snapshot {
+            applied: system.applied,
+            system: system.rows.into(),
+            walks: walks.into(),
+        })
+    }
+}
+
+impl Snapshot {
+    /// The place in the log.
+    pub fn applied(&self) -> &Applied {
+        &self.applied
+    }
+
+    /// The next piece; none at the end.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut piece = Vec::new();
+        changes::begin_piece(&mut piece);
+        let empty = piece.len();
+        while piece.len() < PIECE
+            && let Some((key, value)) = self.system.pop_front()
+        {
+            changes::append(&mut piece, Family::Meta as u8, &key, Some(&value));
+        }
+        while piece.len() < PIECE
+            && let Some(walk) = self.walks.front_mut()
+        {
+            if walk.advance()? {
+                let family = walk.family() as u8;
+                changes::append(&mut piece, family, walk.key(), Some(walk.value()));
+            } else {
+                // What it has pinned can go.
+                self.walks.pop_front();
+            }
+        }
+        Ok((piece.len() > empty).then_some(piece))
+    }
+}
+
+/// Walks over each family, all as they are at one moment.
+fn open(engine: &Engine, slots: Slots) -> Result<[Rows; Family::COUNT]> {
+    let wanted = |row: &Row| match row.family() {
+        Family::Meta => true,
+        family => slot_of(family, row.key()).is_ok_and(|slot| slots.contains(slot)),
+    };
+    let iterators = || {
+        Family::ALL.map(|family| {
+            let mut options = ReadOptions::default();
+            options.fill_cache(false);
+            options.set_auto_readahead_size(true);
+            OwnedIterator::new(engine.database().clone(), family, options)
+        })
+    };
+    let mut drains = 0;
+    let (young, iterators) = loop {
+        engine.drain()?;
+        drains += 1;
+        let most = match drains < DRAINS {
+            true => MOST_LOOKED_AT,
+            false => usize::MAX,
+        };
+        if let Some(opened) = engine.young().open_all(most, wanted, iterators) {
+            break opened;
+        }
+    };
+    let mut changes: [Vec<Row>; Family::COUNT] = Default::default();
+    for row in young {
+        changes[row.family() as usize].push(row);
+    }
+    let mut changes = changes.into_iter();
+    Ok(iterators.map(|stored| {
+        let changes = Carried {
+            newest: changes.next().unwrap_or_default(),
+            runs: Vec::new(),
+        };
+        let overlay = Overlay::new(changes, Direction::Forward);
+        Rows::new(Stored::Iterator(stored), overlay, Box::default())
+    }))
+}
+
+/// What the `meta` family says of a region.
+struct System {
+    applied: Applied,
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl System {
+    fn read(mut meta: Rows, region: u64) -> Result<System> {
+        let mut rows = Vec::new();
+        for kind in SystemKind::OF_REGION {
+            let prefix = kind.region_prefix(region);
+            meta.seek(&prefix);
+            while let Some((key, value)) = meta.next()?
+                && key.starts_with(&prefix)
+            {
+                rows.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        let place = SystemKey::Applied { region }.encode();
+        meta.seek(&place);
+        let applied = match meta.next()? {
+            Some((key, value)) if key == place => Applied::decode(value)?,
+            _ => Applied::default(),
+        };
+        Ok(System { applied, rows })
+    }
+}
