@@ -13,7 +13,8 @@
 //! when fields of a hash expire, [`stream`] is a type with rows of several kinds, [`legacy`] reads strings of the format
 //! before this one, and [`system`] is what the database knows about itself. [`journal`] alone is not about rows in
 //! their place: it is what commits leave until their rows have got there. [`raft`] is the log of a cluster's node,
-//! [`changes`] are the batches and snapshots in it, and [`installation`] is a snapshot on its way to its place.
+//! [`changes`] are the batches and snapshots in it, [`installation`] is a snapshot on its way to its place, and a
+//! [`checksum`] is what its replicas compare.
 //!
 //! Three rules hold throughout:
 //!
@@ -24,6 +25,7 @@
 //!   bytes that an encoder writes: anything else is a [`DecodeError`], never a panic or a guess.
 
 pub mod changes;
+pub mod checksum;
 pub mod chunk;
 pub mod count;
 mod error;

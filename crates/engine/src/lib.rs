@@ -39,6 +39,7 @@ mod young;
 pub const LOCAL_REGION: u64 = 1;
 
 pub use batch::Batch;
+pub use cairn_encoding::checksum::Checksum;
 pub use clock::{Clock, ManualTime, Moment, SystemTime, TimeSource};
 pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
 pub use engine::{Engine, Kept, Statistics, Value, block_reads};

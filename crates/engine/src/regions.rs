@@ -8,6 +8,7 @@
 //! What a region is (its slots and epoch) is a row, the descriptor, and changes by its own log like any other: a split is a
 //! batch. Only what has no log yet is made from outside ([`Regions::create`]).
 
+mod checksum;
 mod incoming;
 mod install;
 mod snapshot;

@@ -3,7 +3,7 @@
 use cairn_encoding::field_expiry;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
-use cairn_encoding::system::value;
+use cairn_encoding::system::{Descriptor, Slots, value};
 use rust_rocksdb::DB;
 use rust_rocksdb::compaction_filter_factory::CompactionFilterContext;
 
@@ -257,4 +257,126 @@ fn times_of_fields_are_dropped_below_the_first_one_that_the_metadata_names() {
         matches!(decision, CompactionDecision::Keep),
         "the field itself is the expirer's"
     );
+}
+
+/// Two regions give out the same numbers to their databases, and each has a watermark of its own.
+#[test]
+fn a_row_is_judged_by_the_region_that_holds_its_slot() {
+    const WATERMARK: u64 = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    engine.start_filters();
+    let system = |key: SystemKey<'_>, value: &[u8]| {
+        let mut batch = crate::Batch::new();
+        batch.put(Family::Meta, &key.encode(), value);
+        engine.write([&batch], false).unwrap();
+    };
+    let describe = |region, first, end| {
+        let slots = Slots::new(first, end).unwrap();
+        let value = Descriptor { slots, epoch: 1 }.encode();
+        system(SystemKey::RegionDescriptor { region }, &value);
+    };
+    // Slots 12182, 5061 and 866.
+    let (of_two, of_one, foreign) = (&b"foo"[..], &b"bar"[..], &b"hello"[..]);
+    let expired = Metadata {
+        expire_ms: WATERMARK - 1,
+        body: Body::Inline(b"value"),
+    }
+    .encode();
+    for index in [7, 8] {
+        let mut batch = crate::Batch::new();
+        for key in [of_one, of_two, foreign] {
+            let row = RowKey::Metadata { index, key }.encode();
+            batch.put(Family::Metadata, &row, &expired);
+        }
+        engine.write([&batch], false).unwrap();
+    }
+    let drops = |index, key: &[u8]| {
+        let mut filter = new_filter_of(Family::Metadata, &gate);
+        let row = RowKey::Metadata { index, key }.encode();
+        let metadata = filter.filter(0, &row, &expired);
+        let mut filter = new_filter_of(Family::Expiry, &gate);
+        let at_ms = WATERMARK - 1;
+        let row = RowKey::Expiry { at_ms, index, key }.encode();
+        let expiry = filter.filter(0, &row, &[]);
+        [metadata, expiry].map(|decision| matches!(decision, CompactionDecision::Remove))
+    };
+    let all = [
+        (7, of_one),
+        (8, of_one),
+        (7, of_two),
+        (8, of_two),
+        (7, foreign),
+    ];
+    let all_drops = || all.map(|(index, key)| drops(index, key));
+    let (kept, gone, expired_only) = ([false; 2], [true; 2], [true, false]);
+
+    // No region has slots: all are those of one machine.
+    describe(0, 0, 0);
+    system(
+        SystemKey::DeadIndex {
+            region: LOCAL_REGION,
+            index: 8,
+        },
+        &[],
+    );
+    assert_eq!(all_drops(), [kept, gone, kept, gone, kept]);
+    // What it had dead is not what they have.
+    describe(11, 5000, 6000);
+    describe(12, 12000, 16384);
+    assert_eq!(all_drops(), [kept, kept, kept, kept, gone]);
+    system(
+        SystemKey::DeadIndex {
+            region: 11,
+            index: 7,
+        },
+        &[],
+    );
+    system(
+        SystemKey::Watermark { region: 12 },
+        &value::encode_watermark(WATERMARK),
+    );
+    assert_eq!(all_drops(), [gone, kept, expired_only, expired_only, gone]);
+    // A snapshot is put in the place of one, in slots that it has and in some that it gets.
+    let coming = Slots::new(0, 5500).unwrap();
+    system(SystemKey::Installing { region: 12 }, &coming.encode());
+    assert_eq!(all_drops(), [kept, kept, kept, kept, kept]);
+    assert!(gate.counters().foreign.load(Ordering::Relaxed) > 0);
+}
+
+/// What a region has staged is kept, also while its keys are becoming another's.
+#[test]
+fn staged_rows_of_any_region_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(directory.path(), &gate);
+    engine.start_filters();
+    let mut batch = crate::Batch::new();
+    let slots = Slots::ALL;
+    let descriptor = SystemKey::RegionDescriptor { region: 12 }.encode();
+    batch.put(
+        Family::Meta,
+        &descriptor,
+        Descriptor { slots, epoch: 2 }.encode(),
+    );
+    let staging = SystemKey::Staging {
+        region: 11,
+        version: 5,
+    };
+    let mut metadata_key = Vec::new();
+    value::encode_staging(&mut metadata_key, 1, b"key");
+    batch.put(Family::Meta, &staging.encode(), metadata_key);
+    engine.write([&batch], false).unwrap();
+    let decisions = [5, 6].map(|version| {
+        let row = RowKey::Data {
+            index: 1,
+            key: b"key",
+            version,
+            sub: b"field",
+        };
+        let decision = new_filter(&gate).filter(0, &row.encode(), b"value");
+        matches!(decision, CompactionDecision::Remove)
+    });
+    assert_eq!(decisions, [false, true]);
 }

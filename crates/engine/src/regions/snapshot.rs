@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use cairn_encoding::changes;
 use cairn_encoding::raft::Applied;
-use cairn_encoding::system::{Slots, SystemKey, SystemKind};
+use cairn_encoding::system::{Descriptor, Slots, SystemKey, SystemKind};
 use rust_rocksdb::ReadOptions;
 
 use super::Regions;
@@ -35,11 +35,17 @@ pub struct Snapshot {
 }
 
 impl Regions {
-    /// The state of a region as it is now. Nothing may be applied to it while this is called.
+    /// The state of a region as it is now.
     pub fn snapshot(&self, region: u64) -> Result<Snapshot> {
-        let slots = self.slots(region)?;
-        let [metadata, data, scores, expiry, meta] = open(&self.engine, slots)?;
-        let system = System::read(meta, region)?;
+        let (slots, [metadata, data, scores, expiry], system) = loop {
+            let slots = self.slots(region)?;
+            let [metadata, data, scores, expiry, meta] = open(&self.engine, slots)?;
+            let system = System::read(meta, region)?;
+            // It may have been split meanwhile.
+            if system.slots()? == slots {
+                break (slots, [metadata, data, scores, expiry], system);
+            }
+        };
         let walks = [
             SlotWalk::new(Family::Metadata, metadata, slots),
             SlotWalk::new(Family::Data, data, slots),
@@ -58,6 +64,15 @@ impl Snapshot {
     /// The place in the log.
     pub fn applied(&self) -> &Applied {
         &self.applied
+    }
+
+    pub(super) fn system(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let rows = self.system.iter();
+        rows.map(|(key, value)| (&key[..], &value[..]))
+    }
+
+    pub(super) fn walks_mut(&mut self) -> impl Iterator<Item = &mut SlotWalk> {
+        self.walks.iter_mut()
     }
 
     /// The next piece; none at the end.
@@ -133,6 +148,15 @@ struct System {
 }
 
 impl System {
+    fn slots(&self) -> Result<Slots> {
+        let key = [SystemKind::RegionDescriptor as u8];
+        let mut descriptors = self.rows.iter().filter(|(row, _)| row.starts_with(&key));
+        match descriptors.next() {
+            Some((_, value)) => Ok(Descriptor::decode(value)?.slots),
+            None => Ok(Slots::NONE),
+        }
+    }
+
     fn read(mut meta: Rows, region: u64) -> Result<System> {
         let mut rows = Vec::new();
         for kind in SystemKind::OF_REGION {

@@ -76,6 +76,16 @@ impl SlotWalk {
         }
     }
 
+    /// Moves back: the next row is the first again.
+    pub(super) fn rewind(&mut self) {
+        self.rows.rewind();
+    }
+
+    /// Moves so that the next row is the first that is not before `key`.
+    pub(super) fn seek(&mut self, key: &[u8]) {
+        self.rows.seek(key);
+    }
+
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
