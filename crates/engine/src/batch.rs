@@ -6,7 +6,7 @@
 
 use cairn_encoding::DecodeError;
 use cairn_encoding::changes::{self, Change};
-use cairn_encoding::system::Maxima;
+use cairn_encoding::system::{Descriptor, Maxima, SystemKey};
 
 use crate::error::Result;
 use crate::family::Family;
@@ -74,6 +74,13 @@ impl Batch {
     pub fn decode(bytes: &[u8]) -> Result<(Batch, Maxima)> {
         let (maxima, changes) = changes::read_batch(bytes)?;
         Ok((Batch::of_changes(changes)?, maxima))
+    }
+
+    /// What it makes of a region's descriptor; none if it does not touch it.
+    pub fn descriptor(&self, region: u64) -> Result<Option<Descriptor>> {
+        let key = SystemKey::RegionDescriptor { region }.encode();
+        let value = self.get(Family::Meta, &key).flatten();
+        Ok(value.map(Descriptor::decode).transpose()?)
     }
 
     pub(crate) fn of_changes<'c>(

@@ -138,13 +138,18 @@ impl Regions {
         }
     }
 
-    /// Whether [`Regions::apply`] has to wait for nothing.
+    /// Whether more may be applied; otherwise [`Regions::make_room`] comes first.
     pub fn has_room(&self) -> bool {
         self.engine.has_room()
     }
 
-    /// Shows what a region's log has committed, all of it at once, with the place behind it. For one region this is not
-    /// called while it is at work. An error means that nothing has changed.
+    /// Waits until more may be applied. An error means that what there is could not be moved into RocksDB.
+    pub fn make_room(&self) -> Result<()> {
+        self.engine.make_room()
+    }
+
+    /// Shows what a region's log has committed, all of it at once, with the place behind it. Never waits. For one region
+    /// this is not called while it is at work. An error means that nothing has changed.
     pub fn apply(
         &self,
         region: u64,
@@ -152,7 +157,6 @@ impl Regions {
         applied: &Applied,
         maxima: Maxima,
     ) -> Result<()> {
-        self.engine.make_room()?;
         let before = self.maxima(region)?;
         let maxima = Maxima {
             version: maxima.version.max(before.version),

@@ -6,6 +6,7 @@ mod audience;
 mod blocked;
 mod cli;
 mod client;
+pub mod cluster;
 mod command;
 mod config;
 mod connection;
