@@ -26,6 +26,9 @@ pub enum EngineError {
         slots: Slots,
         other: u64,
     },
+    /// What was asked for makes no sense here; nothing was changed.
+    #[error("{0}")]
+    Refused(String),
     /// At open: stop. While running: the reply is an error, and nothing was changed.
     #[error("corrupt data: {0}")]
     Corrupt(String),

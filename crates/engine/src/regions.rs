@@ -12,6 +12,7 @@ mod checksum;
 mod incoming;
 mod install;
 mod snapshot;
+mod split;
 #[cfg(test)]
 mod tests;
 mod walk;

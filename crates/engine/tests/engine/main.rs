@@ -11,6 +11,7 @@ mod opening;
 mod ranges;
 mod reads;
 mod regions;
+mod replicas;
 mod rows;
 mod small_collections;
 mod support;

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_encoding::raft::{Applied, LogId};
-use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey};
-use cairn_engine::{Batch, Clock, Engine, EngineError, Family, LOCAL_REGION, ManualTime, Regions};
+use cairn_encoding::system::SystemKey;
+use cairn_engine::{
+    Batch, Clock, Committer, Descriptor, Engine, EngineError, Family, LOCAL_REGION, ManualTime,
+    Maxima, Regions, Slots, SyncMode,
+};
 
-use crate::support::{all_rows, commit, image, open, paths, settings};
+use crate::support::{all_rows, commit, committer, image, open, paths, settings};
 
 const NOW: u64 = 1_000;
 
@@ -49,10 +52,6 @@ fn region(first: u16, end: u16, epoch: u64) -> Descriptor {
         slots: slots(first, end),
         epoch,
     }
-}
-
-fn copy(path: &Path) -> tempfile::TempDir {
-    image(path)
 }
 
 #[test]
@@ -108,7 +107,7 @@ fn a_crash_takes_back_what_was_not_durable_and_nothing_else() {
         .unwrap();
     assert_eq!(regions.durable(3), Some(1));
 
-    let crashed = copy(dir.path());
+    let crashed = image(dir.path());
     let (after, _) = open_regions(crashed.path());
     assert_eq!(after.applied(3).unwrap(), at(1));
     assert_eq!(value(after.engine(), b"a").unwrap(), b"1");
@@ -139,12 +138,12 @@ fn every_image_is_of_one_place() {
                 .unwrap();
         }
         if index % 250 == 0 {
-            images.push(copy(dir.path()));
+            images.push(image(dir.path()));
         }
     }
     let mut places = Vec::new();
-    for image in images {
-        let (regions, _) = open_regions(image.path());
+    for crashed in images {
+        let (regions, _) = open_regions(crashed.path());
         for (region, key) in [(3, b"three"), (4, b"-four")] {
             let place = regions.applied(region).unwrap().last.map(|last| last.index);
             let shown = value(regions.engine(), key)
@@ -163,10 +162,9 @@ fn one_machine_becomes_a_node_of_a_cluster_and_is_none_again() {
     commit(&alone, |batch| batch.put(Family::Data, b"a", b"1"));
     // As after a crash: it is in the journal only.
     let crashed = {
-        let committer = crate::support::committer(&alone, cairn_engine::SyncMode::No);
-        use cairn_engine::Committer;
+        let committer = committer(&alone, SyncMode::No);
         committer.commit(put(b"b", b"2")).wait().unwrap();
-        copy(dir.path())
+        image(dir.path())
     };
     let (regions, _) = open_regions(crashed.path());
     assert_eq!(value(regions.engine(), b"a").unwrap(), b"1");

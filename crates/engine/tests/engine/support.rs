@@ -89,7 +89,9 @@ pub fn image(path: &Path) -> tempfile::TempDir {
         for name in paths(path) {
             // A segment of the journal that has gone meanwhile is not needed.
             if let Ok(content) = fs::read(path.join(&name)) {
-                fs::write(copy.path().join(&name), content).unwrap();
+                let to = copy.path().join(&name);
+                fs::create_dir_all(to.parent().unwrap()).unwrap();
+                fs::write(to, content).unwrap();
             }
         }
         if sizes_in_rocksdb(path) == before {
