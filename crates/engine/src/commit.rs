@@ -40,7 +40,7 @@ pub enum SyncMode {
     No,
 }
 
-/// Commits batches. An error means that nothing of the batch was applied.
+/// Commits batches. An error means that nothing of the batch was applied, unless it is [`EngineError::InDoubt`].
 pub trait Committer: Send + Sync {
     fn commit(&self, batch: Batch) -> Commit;
 }

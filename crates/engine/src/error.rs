@@ -38,6 +38,19 @@ pub enum EngineError {
     /// The engine is shutting down: nothing was changed.
     #[error("the database is closing")]
     Closing,
+    /// Another node leads the region: nothing was changed.
+    #[error("another node leads these slots")]
+    NotLeading,
+    /// The region was led, or cut, anew since the batch was evaluated: nothing was changed, and it is to be evaluated
+    /// again.
+    #[error("these slots have changed hands meanwhile")]
+    Outdated,
+    /// Nobody leads the region any more who would know: the batch may have been applied, may yet be, or never.
+    #[error("it is not known whether the changes were made, and whether they will be")]
+    InDoubt,
+    /// A batch that cannot be replicated: nothing was changed.
+    #[error("the changes are too large to be replicated at once")]
+    TooLarge,
     /// Whatever else RocksDB reports.
     #[error("{0}")]
     Storage(String),

@@ -335,7 +335,7 @@ fn cluster(_: &Server, report: &mut Report) -> Result<()> {
 }
 
 fn keyspace(server: &Server, report: &mut Report) -> Result<()> {
-    for database in 0..server.store.databases().count() {
+    for database in 0..server.store.database_count() {
         let count = server.store.count_keys(database)?;
         if count.keys > 0 {
             let (keys, expires) = (count.keys, count.expires);

@@ -138,7 +138,11 @@ impl Call<'_> {
 impl Worker {
     pub fn new(server: Arc<Server>) -> Rc<Worker> {
         let turn = Turn {
-            txn: WriteTxn::new(server.store.clone(), Patience::Short),
+            txn: WriteTxn::new(
+                server.store.clone(),
+                server.store.home().clone(),
+                Patience::Short,
+            ),
             held: server.store.latches().none(),
             served: Vec::new(),
             outcome: Rc::default(),
@@ -201,7 +205,7 @@ impl Worker {
         now: Moment,
         out: &mut Vec<u8>,
     ) -> Step {
-        let databases = self.store().databases();
+        let databases = self.store().home().databases();
         let moves = databases.moves();
         if let Handler::Point(handler) = call.command.handler
             && moves.is_some()
@@ -520,7 +524,7 @@ pub enum LongReply {
 /// Runs a command that walks over the keys of a database on a thread of its own. It shows one moment by itself,
 /// that at which its walk was opened, so it needs no latch; unless the databases are moved in just that moment.
 pub fn run_walk(server: &Server, call: &Call<'_>) -> Result<LongReply, StreamError> {
-    let (databases, latches) = (server.store.databases(), server.store.latches());
+    let (databases, latches) = (server.store.home().databases(), server.store.latches());
     if let moves @ Some(_) = databases.moves() {
         let reply = run_long(server, call, latches.none(), None);
         if databases.moves() == moves {
@@ -539,7 +543,11 @@ pub fn run_long(
     mut held: Held,
     order: Option<u64>,
 ) -> Result<LongReply, StreamError> {
-    let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(
+        server.store.clone(),
+        server.store.home().clone(),
+        Patience::Long,
+    );
     txn.begin(call.database);
     // Nobody waits while holding: what is missing is asked for together with the rest, and looked for anew.
     while let Some(find) = call.command.finds_keys
@@ -615,7 +623,11 @@ fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &
 /// it is to run alone.
 pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
     let server = session.server.clone();
-    let mut txn = WriteTxn::new(server.store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(
+        server.store.clone(),
+        server.store.home().clone(),
+        Patience::Long,
+    );
     let mut out = Vec::new();
     let mut held = held;
     txn.mark_unit(session.database);

@@ -15,8 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_encoding::SLOTS;
-use cairn_encoding::row;
 use cairn_encoding::slot::slot;
 use cairn_engine::EngineError;
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Error, Result};
 use crate::keyspace::Walk;
+use crate::region::Region;
 use crate::store::Store;
 use crate::turns::Turns;
 use crate::txn::{Patience, ReadTxn, WriteTxn};
@@ -57,20 +56,41 @@ const NOTICEABLE: u64 = 1000;
 
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// What is known of large databases, by index.
-    kept: Mutex<FxHashMap<u64, Kept>>,
+    /// What is known of large databases.
+    kept: Mutex<FxHashMap<Place, Kept>>,
     /// The databases that are being counted in full.
-    under_way: Mutex<FxHashSet<u64>>,
+    under_way: Mutex<FxHashSet<Place>>,
     counted: Condvar,
     /// Rows changed since the start: no more keys have come or gone.
     changes: AtomicU64,
     /// The same when the background last looked at each database that is not kept.
-    looked: Mutex<FxHashMap<u64, u64>>,
+    looked: Mutex<FxHashMap<Place, u64>>,
     is_stopping: AtomicBool,
 }
 
+/// A database of a region: its index says which only together with the region.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    region: u64,
+    /// With other slots it is another one.
+    epoch: u64,
+    index: u64,
+}
+
+impl Place {
+    fn of(region: &Region, index: u64) -> Place {
+        Place {
+            region: region.id(),
+            epoch: region.epoch(),
+            index,
+        }
+    }
+}
+
 struct Kept {
-    slots: Vec<KeyCount>,
+    slots: Range<u16>,
+    /// One for each of them.
+    counts: Vec<KeyCount>,
     total: KeyCount,
     /// How long it takes to count all slots.
     took: Duration,
@@ -79,32 +99,30 @@ struct Kept {
 
 /// A passage through all slots.
 struct Round {
-    /// The slot to go on with; zero: none is under way.
+    /// The slot to go on with; the first one: none is under way.
     next: u16,
     took: Duration,
     /// The store's changes when it began.
     began_at: u64,
 }
 
-/// The number of keys that live in the selected database, or nearly so for a large one.
+/// The number of keys of its region that live in the selected database, or nearly so for a large one.
 pub fn count_keys(txn: &ReadTxn) -> Result<KeyCount> {
     let counts = txn.store().counts();
-    let index = txn.index();
-    let kept = counts.kept(index);
+    let place = Place::of(txn.region(), txn.index());
+    let kept = counts.kept(place);
     if let Some((total, took)) = kept
         && took > HOPELESS
     {
         return Ok(total);
     }
-    let mut from = Vec::new();
-    row::index_prefix(&mut from, index);
-    if let Some(total) = count_in_time(txn, Walk::open(txn, &from))? {
-        counts.forget(index);
+    if let Some(total) = count_in_time(txn, Walk::whole(txn))? {
+        counts.forget(place);
         return Ok(total);
     }
     match kept {
         Some((total, _)) => Ok(total),
-        None if txn.is_patient() => txn.store().count_all(index),
+        None if txn.is_patient() => txn.store().count_all(txn.region(), txn.index()),
         None => Err(Error::TooLong),
     }
 }
@@ -128,64 +146,73 @@ fn count_in_time(txn: &ReadTxn, mut walk: Walk) -> Result<Option<KeyCount>> {
 }
 
 impl Store {
-    /// The number of keys in any database, on a thread that may take its time.
+    /// The number of keys in any database, of all regions that this node leads, on a thread that may take its time.
     pub fn count_keys(self: &Arc<Self>, database: u32) -> Result<KeyCount> {
-        let mut txn = WriteTxn::new(self.clone(), Patience::Long);
-        txn.begin(database);
-        count_keys(&txn)
+        let mut total = KeyCount::default();
+        for region in self.regions().led() {
+            let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Long);
+            txn.begin(database);
+            total.add(count_keys(&txn)?);
+        }
+        Ok(total)
     }
 
     /// Looks after the counts of large databases, for about `time` each; true if there is more to do.
     pub(crate) fn recount(self: &Arc<Self>, time: Duration) -> Result<bool> {
         let counts = self.counts();
-        let mut has_more = false;
-        for database in 0..self.databases().count() {
-            let index = self.databases().index_of(database);
-            if counts.kept(index).is_none() {
-                self.look(database, index)?;
-            } else if let Some(first) = counts.next_run(index) {
-                let mut turns = Turns::begin();
-                let run = self.count_run(index, first, time, || turns.go_on())?;
-                let run = Run {
-                    took: turns.worked(),
-                    ..run
-                };
-                has_more |= counts.keep_run(index, run);
+        let (mut has_more, mut places) = (false, Vec::new());
+        for region in self.regions().led() {
+            for database in 0..self.database_count() {
+                let index = region.databases().index_of(database);
+                let place = Place::of(region, index);
+                places.push(place);
+                if counts.kept(place).is_none() {
+                    self.look(region, database)?;
+                } else if let Some(first) = counts.next_run(place) {
+                    let mut turns = Turns::begin();
+                    let run = self.count_run(region, index, first, time, || turns.go_on())?;
+                    let run = Run {
+                        took: turns.worked(),
+                        ..run
+                    };
+                    has_more |= counts.keep_run(place, run);
+                }
             }
         }
-        counts.retain(&self.databases().all());
+        counts.retain(&places);
         Ok(has_more)
     }
 
     /// Finds out whether a database has become large, and counts it if so.
-    fn look(self: &Arc<Self>, database: u32, index: u64) -> Result<()> {
-        if !self.counts().may_have_grown(index) {
+    fn look(self: &Arc<Self>, region: &Arc<Region>, database: u32) -> Result<()> {
+        let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
+        txn.begin(database);
+        let index = txn.index();
+        if !self.counts().may_have_grown(Place::of(region, index)) {
             return Ok(());
         }
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        txn.begin(database);
-        let walk = Walk::in_background(self, index, 0);
+        let walk = Walk::in_background(self, region, index, region.slots().start);
         if count_in_time(&txn, walk)?.is_none() {
-            self.count_all(index)?;
+            self.count_all(region, index)?;
         }
         Ok(())
     }
 
     /// Counts all slots. Whoever asks for the same meanwhile waits for the result.
-    fn count_all(&self, index: u64) -> Result<KeyCount> {
-        let counts = self.counts();
+    fn count_all(&self, region: &Region, index: u64) -> Result<KeyCount> {
+        let (counts, place) = (self.counts(), Place::of(region, index));
         loop {
-            let Some(_under_way) = UnderWay::enter(counts, index) else {
+            let Some(_under_way) = UnderWay::enter(counts, place) else {
                 // The other one is done, or has failed.
-                match counts.kept(index) {
+                match counts.kept(place) {
                     Some((total, _)) => return Ok(total),
                     None => continue,
                 }
             };
-            let mut kept = Kept::new(counts.changes());
-            while kept.add(self.count_run(index, kept.round.next, RUN, || ())?) {}
+            let mut kept = Kept::new(region.slots(), counts.changes());
+            while kept.add(self.count_run(region, index, kept.round.next, RUN, || ())?) {}
             let total = kept.total;
-            counts.kept.lock().insert(index, kept);
+            counts.kept.lock().insert(place, kept);
             return Ok(total);
         }
     }
@@ -193,6 +220,7 @@ impl Store {
     /// Counts slots from `first` on: for about so long, and whole slots. `between` is called every some keys.
     fn count_run(
         &self,
+        region: &Region,
         index: u64,
         first: u16,
         time: Duration,
@@ -200,10 +228,11 @@ impl Store {
     ) -> Result<Run> {
         let started = Instant::now();
         let now_ms = self.clock().now_ms();
-        let mut walk = Walk::in_background(self, index, first);
+        let end = region.slots().end;
+        let mut walk = Walk::in_background(self, region, index, first);
         let mut run = Run {
-            slots: first..SLOTS,
-            counts: vec![KeyCount::default(); usize::from(SLOTS - first)],
+            slots: first..end,
+            counts: vec![KeyCount::default(); usize::from(end - first)],
             took: Duration::ZERO,
         };
         let (mut current, mut seen) = (first, 0_u32);
@@ -244,26 +273,31 @@ struct Run {
 }
 
 impl Kept {
-    fn new(changes: u64) -> Self {
+    fn new(slots: Range<u16>, changes: u64) -> Self {
         Kept {
-            slots: vec![KeyCount::default(); usize::from(SLOTS)],
+            counts: vec![KeyCount::default(); slots.len()],
             total: KeyCount::default(),
             took: Duration::ZERO,
-            round: Round::begin(changes),
+            round: Round::begin(slots.start, changes),
+            slots,
         }
     }
 
     /// Takes over the next run of the round; true if the round goes on.
     fn add(&mut self, run: Run) -> bool {
-        let range = usize::from(run.slots.start)..usize::from(run.slots.end);
-        self.slots[range].copy_from_slice(&run.counts);
+        let first = usize::from(run.slots.start - self.slots.start);
+        self.counts[first..first + run.counts.len()].copy_from_slice(&run.counts);
         self.total = KeyCount::default();
-        for slot in &self.slots {
+        for slot in &self.counts {
             self.total.add(*slot);
         }
         self.round.took += run.took;
-        let has_ended = run.slots.end == SLOTS;
-        self.round.next = if has_ended { 0 } else { run.slots.end };
+        let has_ended = run.slots.end == self.slots.end;
+        self.round.next = if has_ended {
+            self.slots.start
+        } else {
+            run.slots.end
+        };
         if has_ended {
             self.took = self.round.took;
         }
@@ -272,9 +306,9 @@ impl Kept {
 }
 
 impl Round {
-    fn begin(changes: u64) -> Self {
+    fn begin(first: u16, changes: u64) -> Self {
         Round {
-            next: 0,
+            next: first,
             took: Duration::ZERO,
             began_at: changes,
         }
@@ -297,71 +331,68 @@ impl Counts {
     }
 
     /// The count of a large database, and how long it takes.
-    fn kept(&self, index: u64) -> Option<(KeyCount, Duration)> {
+    fn kept(&self, place: Place) -> Option<(KeyCount, Duration)> {
         let kept = self.kept.lock();
-        kept.get(&index).map(|kept| (kept.total, kept.took))
+        kept.get(&place).map(|kept| (kept.total, kept.took))
     }
 
-    fn forget(&self, index: u64) {
-        self.kept.lock().remove(&index);
+    fn forget(&self, place: Place) {
+        self.kept.lock().remove(&place);
     }
 
     /// Forgets all other databases: they are gone.
-    fn retain(&self, indexes: &[u64]) {
-        let is_there = |index: &u64, _: &mut _| indexes.contains(index);
-        self.kept.lock().retain(is_there);
-        self.looked
-            .lock()
-            .retain(|index, _| indexes.contains(index));
+    fn retain(&self, places: &[Place]) {
+        self.kept.lock().retain(|place, _| places.contains(place));
+        self.looked.lock().retain(|place, _| places.contains(place));
     }
 
     /// Whether a database that was small, or not looked at yet, may be large by now.
-    fn may_have_grown(&self, index: u64) -> bool {
+    fn may_have_grown(&self, place: Place) -> bool {
         let changes = self.changes();
         let mut looked = self.looked.lock();
-        match looked.get(&index) {
+        match looked.get(&place) {
             Some(before) if changes - before < MANY_CHANGES => false,
             _ => {
-                looked.insert(index, changes);
+                looked.insert(place, changes);
                 true
             }
         }
     }
 
     /// Where to count next in a large database; `None` if little has changed since the last round.
-    fn next_run(&self, index: u64) -> Option<u16> {
+    fn next_run(&self, place: Place) -> Option<u16> {
         let changes = self.changes();
         let mut kept = self.kept.lock();
-        let kept = kept.get_mut(&index)?;
-        if kept.round.next == 0 {
+        let kept = kept.get_mut(&place)?;
+        if kept.round.next == kept.slots.start {
             if (changes - kept.round.began_at).saturating_mul(NOTICEABLE) <= kept.total.keys {
                 return None;
             }
-            kept.round = Round::begin(changes);
+            kept.round = Round::begin(kept.slots.start, changes);
         }
         Some(kept.round.next)
     }
 
-    fn keep_run(&self, index: u64, run: Run) -> bool {
+    fn keep_run(&self, place: Place, run: Run) -> bool {
         let mut kept = self.kept.lock();
-        kept.get_mut(&index).is_some_and(|kept| kept.add(run))
+        kept.get_mut(&place).is_some_and(|kept| kept.add(run))
     }
 }
 
 /// The database is being counted in full for as long as this exists.
 struct UnderWay<'c> {
     counts: &'c Counts,
-    index: u64,
+    place: Place,
 }
 
 impl<'c> UnderWay<'c> {
     /// `None`, after waiting, if someone else was at it.
-    fn enter(counts: &'c Counts, index: u64) -> Option<Self> {
+    fn enter(counts: &'c Counts, place: Place) -> Option<Self> {
         let mut under_way = counts.under_way.lock();
-        if under_way.insert(index) {
-            return Some(UnderWay { counts, index });
+        if under_way.insert(place) {
+            return Some(UnderWay { counts, place });
         }
-        while under_way.contains(&index) {
+        while under_way.contains(&place) {
             counts.counted.wait(&mut under_way);
         }
         None
@@ -370,7 +401,7 @@ impl<'c> UnderWay<'c> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.counts.under_way.lock().remove(&self.index);
+        self.counts.under_way.lock().remove(&self.place);
         self.counts.counted.notify_all();
     }
 }

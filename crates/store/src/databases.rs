@@ -11,16 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_encoding::row;
 use cairn_encoding::system::{self, SystemKey};
-use cairn_engine::{Engine, Family, LOCAL_REGION};
+use cairn_engine::{Engine, Family};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
 use crate::error::Result;
 use crate::txn::WriteTxn;
 
-const REGION: u64 = LOCAL_REGION;
-
-/// Which index each database has. Changed under the exclusive latch only, after the commit that says so.
+/// Which index each database of a region has. Changed under the exclusive latch only, after the commit that says so.
 pub struct Databases {
     indexes: Vec<AtomicU64>,
     /// The index that is given out next. In memory too, because a flush shall not have to look for it on the disk.
@@ -109,64 +107,59 @@ impl Databases {
         }
     }
 
-    /// Reads the map, as far as it is stored: `None` for a database that was never opened.
-    pub(crate) fn load(engine: &Engine, count: u32) -> Result<(Databases, Vec<u32>)> {
-        let mut indexes = Vec::new();
-        let written = Written::default();
-        let next_key = SystemKey::NextIndex { region: REGION }.encode();
-        let next = match engine.get(Family::Meta, &next_key)? {
-            Some(value) => system::value::decode_next_index(&value)?,
-            None => 1,
-        };
+    /// So many that are not known yet.
+    pub(crate) fn new(count: u32) -> Databases {
+        Databases {
+            indexes: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            next: AtomicU64::new(1),
+            written: Written::default(),
+            moves: AtomicU64::new(0),
+        }
+    }
+
+    /// Reads the map, as far as it is stored, and returns the numbers of those that were never opened. Nobody works on
+    /// the region's keys meanwhile.
+    pub(crate) fn reload(&self, engine: &Engine, region: u64) -> Result<Vec<u32>> {
+        let next_key = SystemKey::NextIndex { region }.encode();
+        if let Some(value) = engine.get(Family::Meta, &next_key)? {
+            let next = system::value::decode_next_index(&value)?;
+            self.next.store(next, Ordering::Relaxed);
+        }
         let mut missing = Vec::new();
-        for number in 0..count {
-            let key = database_key(number);
-            let index = match engine.get(Family::Meta, &key)? {
+        for (number, place) in (0..).zip(&self.indexes) {
+            match engine.get(Family::Meta, &database_key(region, number))? {
                 Some(value) => {
                     let index = system::value::decode_database(&value)?;
                     // By whom, is not known.
-                    written.note(index);
-                    index
+                    self.written.note(index);
+                    place.store(index, Ordering::Release);
                 }
-                None => {
-                    missing.push(number);
-                    0
-                }
-            };
-            indexes.push(AtomicU64::new(index));
+                None => missing.push(number),
+            }
         }
-        let databases = Databases {
-            indexes,
-            next: AtomicU64::new(next),
-            written,
-            moves: AtomicU64::new(0),
-        };
-        Ok((databases, missing))
+        Ok(missing)
     }
 }
 
-fn database_key(number: u32) -> Vec<u8> {
-    SystemKey::Database {
-        region: REGION,
-        number,
-    }
-    .encode()
+fn database_key(region: u64, number: u32) -> Vec<u8> {
+    SystemKey::Database { region, number }.encode()
 }
 
 /// Gives each of the databases a new index; what they held is dead. FLUSHDB, FLUSHALL. An index that was given out is
 /// not given out again, although the command may be undone.
 pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) {
     let mut indexes = txn.databases_now();
-    let store = txn.store().clone();
-    let databases = store.databases();
+    let region = txn.region().clone();
+    let (id, databases) = (region.id(), region.databases());
+    let may_have_legacy = txn.store().may_have_legacy();
     for number in numbers {
         let slot = &mut indexes[number as usize];
         if *slot != 0 {
-            if !store.may_have_legacy() && !databases.may_have_keys(*slot) {
+            if !may_have_legacy && !databases.may_have_keys(*slot) {
                 continue;
             }
             let dead = SystemKey::DeadIndex {
-                region: REGION,
+                region: id,
                 index: *slot,
             };
             txn.put(Family::Meta, &dead.encode(), system::value::EMPTY);
@@ -174,14 +167,14 @@ pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) {
         *slot = databases.next.fetch_add(1, Ordering::Relaxed);
         txn.put(
             Family::Meta,
-            &database_key(number),
+            &database_key(id, number),
             system::value::encode_database(*slot),
         );
     }
     let next = databases.next.load(Ordering::Relaxed);
     txn.put(
         Family::Meta,
-        &SystemKey::NextIndex { region: REGION }.encode(),
+        &SystemKey::NextIndex { region: id }.encode(),
         system::value::encode_next_index(next),
     );
     txn.move_databases(indexes);
@@ -189,13 +182,14 @@ pub fn flush(txn: &mut WriteTxn, numbers: impl IntoIterator<Item = u32>) {
 
 /// Exchanges two databases. SWAPDB.
 pub fn swap(txn: &mut WriteTxn, one: u32, other: u32) {
+    let region = txn.region().id();
     let mut indexes = txn.databases_now();
     indexes.swap(one as usize, other as usize);
     for number in [one, other] {
         let index = indexes[number as usize];
         txn.put(
             Family::Meta,
-            &database_key(number),
+            &database_key(region, number),
             system::value::encode_database(index),
         );
     }

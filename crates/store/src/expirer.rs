@@ -9,29 +9,31 @@
 //! A row may also be about fields of a hash: its metadata has the same time, and says of which version it is. Which fields
 //! are due is told by rows of the hash itself ([`fields`]).
 //!
-//! A batch that leaves nothing due behind also raises the watermark: everything that was due before it
-//! has been dealt with. The compaction filters need that, since they never read a clock.
+//! One walk serves all regions: what it finds is sorted by them, and there is a batch for each. Rows of regions that
+//! another node leads are passed over; that node deals with them.
+//!
+//! The batch that leaves nothing due behind in its region also raises the region's watermark: everything that was due
+//! before it has been dealt with. The compaction filters need that, since they never read a clock.
 
+mod batch;
 mod fields;
+mod round;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_encoding::metadata::has_expired;
 use cairn_encoding::row::{self, RowKey};
-use cairn_encoding::system::{SystemKey, value};
-use cairn_engine::{Family, LOCAL_REGION, Rows, Value};
+use cairn_engine::{EngineError, Family, Rows};
 use parking_lot::Mutex;
 
 use crate::effects::{Effect, EventClass};
 use crate::error::Result;
 use crate::key::Key;
-use crate::latch::{Mode, Request};
 use crate::store::Store;
-use crate::txn::{Found, Patience, Row, Stamp, WriteTxn};
-use fields::{Begun, DueHash};
+use crate::txn::WriteTxn;
+use batch::Batch;
+use round::{Place, Round};
 
 /// What the expirer has done, and whether it may.
 #[derive(Default)]
@@ -43,6 +45,8 @@ pub struct Expirer {
     /// It may not work before this moment.
     rests_until: Mutex<Option<Instant>>,
     place: Mutex<Place>,
+    /// What has been passed over may be for this node to deal with by now.
+    looks_back: AtomicBool,
 }
 
 impl Expirer {
@@ -69,6 +73,11 @@ impl Expirer {
     /// Everything due lies behind this row, or nearly so: what came late is found by the next look back.
     pub(crate) fn place(&self) -> Vec<u8> {
         self.place.lock().after.clone()
+    }
+
+    /// Begins again with what has been due for longest.
+    pub(crate) fn look_back(&self) {
+        self.looks_back.store(true, Ordering::Relaxed);
     }
 
     fn may_work(&self) -> bool {
@@ -98,6 +107,9 @@ impl Store {
     pub fn expire_some(self: &Arc<Self>, limit: usize) -> Result<Progress> {
         let expirer = self.expirer();
         let mut place = expirer.place.lock();
+        if expirer.looks_back.swap(false, Ordering::Relaxed) {
+            *place = Place::default();
+        }
         if !expirer.may_work() {
             // What was begun is found again from the beginning.
             *place = Place::default();
@@ -121,102 +133,80 @@ impl Store {
             round.walk = self.due_rows(&place.after, round.until_ms);
             round.since = Instant::now();
         }
-        let (due, is_walked) = round.take(limit)?;
-        if due.is_empty() && !goes_on {
+        let mut due = round.take(limit)?;
+        let last_walked = round.last_walked.take();
+        let has_work = goes_on || !due.is_empty() || !round.is_over();
+        if !has_work && round.rising(self.is_replicated()).next().is_none() {
+            place.after = last_walked.unwrap_or_else(|| std::mem::take(&mut place.after));
             return Ok(Progress::Idle);
         }
-        let until_ms = round.until_ms;
         place.round = Some(round);
         self.make_ready_for_fields(&due)?;
-        let mut held = self.latches().none();
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        let (mut rows, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());
-        let mut hashes = Vec::new();
-        for row in &due {
-            let Some(DueRow {
-                at_ms,
-                key,
-                version,
-            }) = DueRow::decode(row)
-            else {
-                tracing::error!("an expiry row cannot be read, and is left alone: {row:?}");
-                continue;
-            };
-            // Keys that others work on are left for the next time: nobody shall wait for the expirer.
-            let mut request = Request::default();
-            request.add(key.name(), Mode::Exclusive);
-            if !held.try_extend(&request) {
-                place.skip(row);
-            } else if let Some(version) = version {
-                hashes.push(DueHash {
-                    row,
-                    key,
-                    version,
-                    at_ms,
-                });
-            } else {
-                rows.push(row);
-                keys.push(key);
-                times.push(at_ms);
-            }
+        due.sort_by_key(|due| due.led);
+        let mut batches = Vec::new();
+        for due in due.chunk_by(|one, next| one.led == next.led) {
+            let mut batch = Batch::begin(self, &due[0].region, due[0].led);
+            batch.gather(place, due, limit)?;
+            batches.push(batch);
         }
-        // Sampled anew: who has held one of these latches before did so with a time that is not later.
-        txn.sample_time();
-        let last_ms = hashes
-            .iter()
-            .map(|hash| hash.at_ms)
-            .chain(times.iter().copied())
-            .max();
-        let mut expired = 0;
-        let stamps = stamps(&txn, &keys)?;
-        for (number, (key, stamp)) in keys.iter().zip(stamps).enumerate() {
-            // Not if the key has changed since the row was written.
-            let at_ms = times[number];
-            let is_due =
-                |stamp: &Stamp| stamp.expire_ms == at_ms && has_expired(at_ms, txn.now_ms());
-            if let Some(stamp) = stamp.filter(is_due) {
-                txn.remove(key, &stamp);
-                tell(&mut txn, key);
-                expired += 1;
-            }
-            txn.delete(Family::Expiry, rows[number]);
-        }
-        // Second, for a key may be gone by now.
-        let fields = self.expire_fields(&mut txn, place, hashes, limit)?;
         let is_last = place.round.as_ref().is_none_or(Round::is_over);
-        if is_last && place.skipped.is_none() {
-            txn.put(
-                Family::Meta,
-                &SystemKey::Watermark {
-                    region: LOCAL_REGION,
-                }
-                .encode(),
-                value::encode_watermark(until_ms),
-            );
+        if is_last && let Some(round) = &place.round {
+            self.raise_watermarks(round, &mut batches);
         }
-        self.commit_blocking(&mut txn)?;
-        let expirer = self.expirer();
-        expirer.expired_keys.fetch_add(expired, Ordering::Relaxed);
-        expirer
-            .expired_fields
-            .fetch_add(fields.expired, Ordering::Relaxed);
-        let stale = rows.len() as u64 - expired + fields.stale_rows;
-        expirer.stale_rows.fetch_add(stale, Ordering::Relaxed);
+        let last_ms = batches.iter().filter_map(|batch| batch.last_ms).max();
+        self.commit_batches(place, batches)?;
         // While there is more ahead, what was skipped lies behind; then it comes first.
         if is_last {
             place.round = None;
         }
         let skipped = place.skipped.take_if(|_| is_last);
-        let last_walked = due.last().filter(|_| is_walked);
-        if let Some(after) = skipped.as_ref().or(last_walked) {
-            place.after.clone_from(after);
+        if let Some(after) = skipped.or(last_walked) {
+            place.after = after;
         }
-        Ok(match (is_last, last_ms) {
-            (false, Some(at_ms)) => Progress::More {
-                lag: Duration::from_millis(self.clock().now_ms().saturating_sub(at_ms)),
+        let now_ms = self.clock().now_ms();
+        Ok(match last_ms {
+            Some(at_ms) if !is_last => Progress::More {
+                lag: Duration::from_millis(now_ms.saturating_sub(at_ms)),
+            },
+            // What lies behind the rows that were passed over may have waited for long.
+            None if !is_last && due.is_empty() => Progress::More {
+                lag: Duration::ZERO,
             },
             _ => Progress::Idle,
         })
+    }
+
+    /// The round ends with these batches.
+    fn raise_watermarks(self: &Arc<Self>, round: &Round, batches: &mut Vec<Batch>) {
+        for (number, led) in round.rising(self.is_replicated()) {
+            let made = batches.iter().position(|batch| batch.led == number);
+            let at = made.unwrap_or_else(|| {
+                batches.push(Batch::begin(self, &led.region, number));
+                batches.len() - 1
+            });
+            batches[at].raise_watermark(round.until_ms);
+        }
+    }
+
+    /// Commits the batches of all regions together. What belongs to a region that is not led any more is for whoever
+    /// leads it.
+    fn commit_batches(&self, place: &mut Place, batches: Vec<Batch>) -> Result<()> {
+        let begun: Vec<_> = batches
+            .into_iter()
+            .map(|batch| batch.commit(self))
+            .collect();
+        let mut failed = Ok(());
+        for committed in begun {
+            let led = committed.led;
+            match committed.finish(self) {
+                Ok(()) => {}
+                Err(EngineError::NotLeading | EngineError::Outdated | EngineError::InDoubt) => {
+                    place.fall_behind(led)
+                }
+                Err(error) => failed = Err(error.into()),
+            }
+        }
+        failed
     }
 
     fn begin_round(&self, place: &mut Place) -> Round {
@@ -224,13 +214,8 @@ impl Store {
             *place = Place::beginning();
         }
         let until_ms = self.clock().now_ms();
-        Round {
-            until_ms,
-            walk: self.due_rows(&place.after, until_ms),
-            since: Instant::now(),
-            is_walked: false,
-            returned: BTreeSet::new(),
-        }
+        let walk = self.due_rows(&place.after, until_ms);
+        Round::begin(self.regions(), walk, until_ms)
     }
 
     /// A walk over what is due and lies behind `from`.
@@ -248,76 +233,6 @@ const LOOK_BACK: Duration = Duration::from_secs(10);
 
 /// A walk pins files, and memory: one that is so old is opened anew.
 const OLD: Duration = Duration::from_secs(10);
-
-/// Where the expirer has got to. Walking from the beginning each time would mean to step over the
-/// remains of everything that was deleted before.
-#[derive(Default)]
-struct Place {
-    after: Vec<u8>,
-    since: Option<Instant>,
-    /// Goes on while there is more of what was due when it began.
-    round: Option<Round>,
-    /// The first that could not be dealt with since.
-    skipped: Option<Vec<u8>>,
-    /// The hash of which only a part of what is due has been dealt with.
-    begun: Option<Begun>,
-}
-
-/// What was due at one moment, and has not been dealt with. One walk serves many batches: to open one means to carry
-/// along the young rows of all that was just deleted, or to wait until they are drained.
-struct Round {
-    until_ms: u64,
-    walk: Rows,
-    since: Instant,
-    /// The walk has come to its end.
-    is_walked: bool,
-    /// Rows that have to be dealt with again: they are about hashes of which more is due.
-    returned: BTreeSet<Vec<u8>>,
-}
-
-impl Round {
-    /// The next rows, and whether the last of them comes from the walk.
-    fn take(&mut self, limit: usize) -> Result<(Vec<Vec<u8>>, bool)> {
-        let mut due = Vec::with_capacity(limit);
-        while due.len() < limit
-            && let Some(row) = self.returned.pop_first()
-        {
-            due.push(row);
-        }
-        let returned = due.len();
-        while due.len() < limit && !self.is_walked {
-            match self.walk.next()? {
-                Some((row, _)) => due.push(row.to_vec()),
-                None => self.is_walked = true,
-            }
-        }
-        let is_walked = due.len() > returned;
-        Ok((due, is_walked))
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_walked && self.returned.is_empty()
-    }
-}
-
-impl Place {
-    /// A row has to be left for the next round, which begins there at the latest.
-    fn skip(&mut self, row: &[u8]) {
-        if self.skipped.as_deref().is_none_or(|first| row < first) {
-            self.skipped = Some(row.to_vec());
-        }
-    }
-
-    fn beginning() -> Place {
-        let mut after = Vec::new();
-        row::expiry_prefix(&mut after, 0);
-        Place {
-            after,
-            since: Some(Instant::now()),
-            ..Place::default()
-        }
-    }
-}
 
 /// What a row of `expiry` is about.
 pub(crate) struct DueRow {
@@ -367,24 +282,4 @@ fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
         let key = key.name().into();
         txn.add_effect(Effect::Expired { database, key });
     }
-}
-
-/// What each of the keys is now, expired or not.
-fn stamps(txn: &WriteTxn, keys: &[Key]) -> Result<Vec<Option<Stamp>>> {
-    let store = txn.store();
-    let names: Vec<&[u8]> = keys.iter().map(Key::metadata).collect();
-    let found = store
-        .engine()
-        .get_many_quietly(Family::Metadata, &names)?
-        .into_iter()
-        .zip(keys);
-    let stamp = |(row, key): (Option<Value<'_>>, &Key)| match row {
-        Some(value) => Ok(Some(Found::of_metadata(Row::Stored(value))?.stamp())),
-        // It may lie in the old format.
-        None if store.may_have_legacy() => {
-            Ok(txn.find_even_expired(key)?.map(|found| found.stamp()))
-        }
-        None => Ok(None),
-    };
-    found.map(stamp).collect()
 }

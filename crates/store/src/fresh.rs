@@ -5,13 +5,17 @@
 //! first of them, tells the filters to keep them. The last batch, the transaction's own, writes the
 //! metadata that makes them visible and deletes the staging row, at once. Should that commit fail, or
 //! the transaction be thrown away, the staging row is deleted by itself, and the rows are garbage like
-//! any other. A crash in between leaves rows that the next start reclaims.
+//! any other. A crash in between leaves rows that the next start reclaims, and a leader that is lost some that the next
+//! leader does.
+
+use std::sync::Arc;
 
 use cairn_encoding::system::SystemKey;
-use cairn_engine::{Batch, Family, LOCAL_REGION};
+use cairn_engine::{Batch, EngineError, Family};
 
 use crate::error::{Error, Result};
 use crate::key::Key;
+use crate::region::Lead;
 use crate::store::Store;
 use crate::txn::WriteTxn;
 
@@ -21,23 +25,25 @@ const SPILL_BYTES: usize = 4 * 1024 * 1024;
 /// The rows of one new version.
 pub struct Fresh {
     batch: Batch,
-    staging: StagingRow,
+    metadata_key: Vec<u8>,
+    version: u64,
+    staging: Option<StagingRow>,
 }
 
 /// Deletes the staging row when the rows it announced will not be used. A transaction keeps it until its
 /// commit has succeeded.
 pub(crate) struct StagingRow {
     key: Vec<u8>,
-    value: Vec<u8>,
-    written_through: Option<std::sync::Arc<Store>>,
+    /// Where it was written; none when it is dealt with.
+    written_through: Option<(Arc<Store>, Arc<Lead>)>,
 }
 
 impl Drop for StagingRow {
     fn drop(&mut self) {
-        if let Some(store) = self.written_through.take() {
+        if let Some((store, lead)) = self.written_through.take() {
             let mut batch = Batch::new();
             batch.delete(Family::Meta, &self.key);
-            if let Err(error) = store.committer().commit(batch).wait() {
+            if let Err(error) = lead.commit(batch).wait() {
                 tracing::warn!("abandoned rows stay for now: {error}");
                 store.reclaimer().abandon(std::mem::take(&mut self.key));
             }
@@ -46,6 +52,16 @@ impl Drop for StagingRow {
 }
 
 impl StagingRow {
+    /// For a version of which rows are about to be written ahead in the transaction's region.
+    fn new(txn: &WriteTxn, version: u64) -> Result<StagingRow> {
+        let lead = txn.lead().ok_or(EngineError::NotLeading)?;
+        let region = txn.region().id();
+        Ok(StagingRow {
+            key: SystemKey::Staging { region, version }.encode(),
+            written_through: Some((txn.store().clone(), lead.clone())),
+        })
+    }
+
     /// The commit that deletes it has succeeded.
     pub(crate) fn release(mut self) {
         self.written_through = None;
@@ -55,17 +71,11 @@ impl StagingRow {
 impl Fresh {
     /// For the rows of `version`, which the caller has just allocated for `key`.
     pub fn new(key: &Key, version: u64) -> Self {
-        let staging = SystemKey::Staging {
-            region: LOCAL_REGION,
-            version,
-        };
         Fresh {
             batch: Batch::new(),
-            staging: StagingRow {
-                key: staging.encode(),
-                value: key.metadata().to_vec(),
-                written_through: None,
-            },
+            metadata_key: key.metadata().to_vec(),
+            version,
+            staging: None,
         }
     }
 
@@ -85,13 +95,14 @@ impl Fresh {
         if !txn.is_patient() {
             return Err(Error::TooLong);
         }
-        if self.staging.written_through.is_none() {
-            let StagingRow { key, value, .. } = &self.staging;
-            self.batch.put(Family::Meta, key, value.as_slice());
-            self.staging.written_through = Some(txn.store().clone());
+        if self.staging.is_none() {
+            let staging = StagingRow::new(txn, self.version)?;
+            let announced = self.metadata_key.as_slice();
+            self.batch.put(Family::Meta, &staging.key, announced);
+            self.staging = Some(staging);
         }
         let batch = std::mem::take(&mut self.batch);
-        Ok(txn.store().committer().commit(batch).wait()?)
+        Ok(txn.propose(batch).wait()?)
     }
 
     /// Hands the rest to the transaction, whose commit makes the version visible.
@@ -101,9 +112,9 @@ impl Fresh {
                 txn.put(family, key, value);
             }
         }
-        if self.staging.written_through.is_some() {
-            txn.delete(Family::Meta, &self.staging.key);
-            txn.keep_staged(self.staging);
+        if let Some(staging) = self.staging {
+            txn.delete(Family::Meta, &staging.key);
+            txn.keep_staged(staging);
         }
     }
 }

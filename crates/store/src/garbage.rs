@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_encoding::metadata::has_expired;
-use cairn_encoding::row;
 use cairn_engine::Family;
 
 use crate::count::KeyCount;
 use crate::error::Result;
 use crate::expirer::DueRow;
 use crate::reclaimer::Orphans;
+use crate::region::Region;
 use crate::store::Store;
 use crate::txn::{Found, Row};
 
@@ -72,11 +72,16 @@ fn share(part: u64, whole: u64) -> f64 {
 impl Store {
     pub fn garbage(self: &Arc<Self>) -> Result<Garbage> {
         let mut keys = KeyCount::default();
-        for database in 0..self.databases().count() {
+        for database in 0..self.database_count() {
             keys.add(self.count_keys(database)?);
         }
-        let dead = self.dead_indexes()?;
-        let bytes = dead.iter().map(|index| self.bytes_of_database(*index));
+        let (mut dead_databases, mut dead_database_bytes) = (0, 0);
+        for region in self.regions().all() {
+            for index in self.dead_indexes(region)? {
+                dead_databases += 1;
+                dead_database_bytes += self.bytes_of_database(region, index);
+            }
+        }
         let ledger = self.reclaimer().ledger();
         let (orphaned_rows, orphaned_bytes) = ledger.estimate(self.engine().filter_counters());
         Ok(Garbage {
@@ -85,17 +90,15 @@ impl Store {
             orphaned_rows,
             orphaned_bytes,
             waiting_versions: ledger.waiting(),
-            dead_databases: dead.len() as u64,
-            dead_database_bytes: bytes.sum(),
+            dead_databases,
+            dead_database_bytes,
             last_search: self.reclaimer().orphans(),
             sst_bytes: self.engine().statistics().sst_bytes,
         })
     }
 
-    fn bytes_of_database(&self, index: u64) -> u64 {
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
-        row::index_prefix(&mut lower, index);
-        row::index_prefix(&mut upper, index + 1);
+    fn bytes_of_database(&self, region: &Region, index: u64) -> u64 {
+        let (lower, upper) = region.bounds(index);
         let families = Family::KEYED.into_iter();
         families
             .map(|family| self.engine().approximate_bytes(family, &lower, &upper))

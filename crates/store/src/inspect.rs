@@ -74,6 +74,7 @@ pub fn inspect(txn: &ReadTxn, name: &[u8], detail: Detail) -> Result<Inspection>
     let key = txn.key(name);
     Subject {
         source: txn,
+        region: txn.region().id(),
         key: &key,
         database: txn.database(),
         now_ms: txn.now_ms(),
@@ -82,7 +83,7 @@ pub fn inspect(txn: &ReadTxn, name: &[u8], detail: Detail) -> Result<Inspection>
     .inspect()
 }
 
-/// Shows a key of a database without a server: one that was opened read-only.
+/// Shows a key of a single machine's database without a server: one that was opened read-only.
 pub fn inspect_stored(
     engine: &Engine,
     database: u32,
@@ -106,6 +107,7 @@ pub fn inspect_stored(
     let key = Key::new(system::value::decode_database(&index)?, name);
     Subject {
         source: engine,
+        region,
         key: &key,
         database,
         now_ms: wall_ms.max(latest_ms),
@@ -153,6 +155,7 @@ impl RowSource for Engine {
 /// What is to be shown, and how.
 struct Subject<'a, S> {
     source: &'a S,
+    region: u64,
     key: &'a Key,
     database: u32,
     now_ms: u64,
@@ -338,7 +341,7 @@ impl<S: RowSource> Subject<'_, S> {
         page.gap();
         page.line("meta", "staging | region | version → prefix");
         let entries = staged.iter().map(|&version| {
-            let region = LOCAL_REGION;
+            let region = self.region;
             let row_key = SystemKey::Staging { region, version }.encode();
             Entry {
                 standing: Standing::Staged,

@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::error::Result;
 use crate::live::LiveRow;
+use crate::region::Region;
 use crate::store::Store;
 use crate::txn::ReadTxn;
 
@@ -58,7 +59,7 @@ impl Told {
     }
 }
 
-/// A walk over the keys of one database; expired ones included.
+/// A walk over the keys of one database in one region; expired ones included.
 pub struct Walk {
     metadata: Rows,
     legacy: Option<LegacyRows>,
@@ -71,22 +72,24 @@ pub struct Walk {
 impl Walk {
     /// Over all keys of the selected database.
     pub fn whole(txn: &ReadTxn) -> Walk {
-        let mut from = Vec::new();
-        row::index_prefix(&mut from, txn.index());
-        Walk::open(txn, &from)
+        let (lower, upper) = txn.region().bounds(txn.index());
+        Walk::between(txn, &lower, &upper)
     }
 
     /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
-    pub fn open(txn: &ReadTxn, from: &[u8]) -> Walk {
-        let mut upper = Vec::new();
-        row::index_prefix(&mut upper, txn.index() + 1);
+    fn open(txn: &ReadTxn, from: &[u8]) -> Walk {
+        let (lower, upper) = txn.region().bounds(txn.index());
+        Walk::between(txn, from.max(&lower).min(&upper), &upper)
+    }
+
+    fn between(txn: &ReadTxn, from: &[u8], upper: &[u8]) -> Walk {
         // The old form is opened first: a key that is moved meanwhile is then met twice, and not missed.
         let legacy = txn
             .store()
             .may_have_legacy()
-            .then(|| LegacyRows::new(txn.rows(Family::Data, from, &upper, Direction::Forward)));
+            .then(|| LegacyRows::new(txn.rows(Family::Data, from, upper, Direction::Forward)));
         Walk {
-            metadata: txn.rows(Family::Metadata, from, &upper, Direction::Forward),
+            metadata: txn.rows(Family::Metadata, from, upper, Direction::Forward),
             legacy,
             current: Vec::new(),
             ahead: None,
@@ -94,10 +97,10 @@ impl Walk {
     }
 
     /// The same from a slot on, for background work: no transaction, and the cache is left alone.
-    pub(crate) fn in_background(store: &Store, index: u64, slot: u16) -> Walk {
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    pub(crate) fn in_background(store: &Store, region: &Region, index: u64, slot: u16) -> Walk {
+        let (_, upper) = region.bounds(index);
+        let mut lower = Vec::new();
         row::slot_prefix(&mut lower, index, slot);
-        row::index_prefix(&mut upper, index + 1);
         let rows = |family| store.engine().background_rows(family, &lower, &upper);
         let legacy = store
             .may_have_legacy()
@@ -309,8 +312,9 @@ impl Step {
     }
 }
 
-/// One step of SCAN: looks at about `count` keys from the cursor on, or fewer if they are very many or
-/// very large, hands those that live to `visit`, and returns the cursor to go on with; zero at the end.
+/// One step of SCAN: looks at about `count` keys of the region from the cursor on, or fewer if they are very many or
+/// very large, hands those that live to `visit`, and returns the cursor to go on with; zero at the end. A cursor of
+/// another region than the transaction's is for its caller to see: [`slot_of_cursor`].
 pub fn scan(
     txn: &ReadTxn,
     cursor: u64,
@@ -335,19 +339,28 @@ pub fn scan(
     Ok(0)
 }
 
+/// The slot where a scan goes on.
+pub fn slot_of_cursor(cursor: u64) -> u16 {
+    (cursor >> HASH_BITS).min(u64::from(SLOTS)) as u16
+}
+
+/// The cursor of a scan that goes on with the first key of a slot.
+pub fn cursor_at_slot(slot: u16) -> u64 {
+    u64::from(slot) << HASH_BITS
+}
+
 /// The metadata row to go on from.
 fn find_place(txn: &ReadTxn, cursors: &Cursors, cursor: u64) -> Result<Vec<u8>> {
     let index = txn.index();
     let mut place = Vec::new();
-    if cursor == 0 {
-        row::index_prefix(&mut place, index);
+    let (slot, hash) = (slot_of_cursor(cursor), cursor & ((1 << HASH_BITS) - 1));
+    if hash == 0 {
+        row::slot_prefix(&mut place, index, slot);
         return Ok(place);
     }
     if let Some(name) = cursors.recall(index, cursor) {
         return Ok(after(txn, &name));
     }
-    let slot = (cursor >> HASH_BITS).min(u64::from(SLOTS)) as u16;
-    let hash = cursor & ((1 << HASH_BITS) - 1);
     row::slot_prefix(&mut place, index, slot);
     let mut walk = Walk::open(txn, &place);
     while let Some(met) = walk.next()? {
@@ -427,13 +440,17 @@ fn search(txn: &ReadTxn, collection: &crate::Collection, cursor: u64) -> Result<
 /// How many keys RANDOMKEY draws one from, at least.
 const RANDOM_WINDOW: usize = 64;
 
-/// A random key: one by lot of those at and after a random slot, and on from the first slot if there are
+/// A random key of the region: one by lot of those at and after a random slot, and on from the first slot if there are
 /// few. The fairer, the more evenly keys lie over the slots; a small database is drawn from as a whole.
 pub fn random_key(txn: &ReadTxn) -> Result<Option<Vec<u8>>> {
-    let first = fastrand::u16(..SLOTS);
+    let slots = txn.region().slots();
+    if slots.is_empty() {
+        return Ok(None);
+    }
+    let first = fastrand::u16(slots.clone());
     let mut draw = Draw::default();
-    draw.add_slots(txn, first..SLOTS)?;
-    draw.add_slots(txn, 0..first)?;
+    draw.add_slots(txn, first..slots.end)?;
+    draw.add_slots(txn, slots.start..first)?;
     Ok(draw.chosen)
 }
 

@@ -1,13 +1,14 @@
 //! Strings of the old format: moved to the new one.
 //!
 //! Reads fall back to them and writes move them (see `txn`); what nobody writes is moved here, in the
-//! background. When none is left, the fact is recorded, and from then on nobody asks any more.
+//! background. When none is left, the fact is recorded, and from then on nobody asks any more. Only a single machine can
+//! have any: they are never replicated.
 
 use std::sync::Arc;
 
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::SystemKey;
-use cairn_engine::{Family, LOCAL_REGION};
+use cairn_engine::Family;
 
 use crate::error::Result;
 use crate::key::Key;
@@ -62,13 +63,11 @@ impl Store {
         let mut request = Request::default();
         request.add(name, Mode::Exclusive);
         let _held = self.latches().acquire_blocking(request);
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
+        let mut txn = WriteTxn::new(self.clone(), self.home().clone(), Patience::Background);
         let key = Key::new(index, name);
         // A database that is not listed as dead may be one beyond `--databases`, to be opened again.
-        let dead = SystemKey::DeadIndex {
-            region: LOCAL_REGION,
-            index,
-        };
+        let region = txn.region().id();
+        let dead = SystemKey::DeadIndex { region, index };
         let is_dead = txn.has_row(Family::Meta, &dead.encode())?;
         let found = txn.find(&key)?;
         let moves = found.filter(|found| found.is_legacy && !is_dead);
@@ -85,10 +84,9 @@ impl Store {
     fn record_no_legacy(self: &Arc<Self>) -> Result<()> {
         // Alone, so that no transaction under way relies on the old answer.
         let _held = self.latches().acquire_blocking(Request::everything());
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        let key = SystemKey::LegacyMayExist {
-            region: LOCAL_REGION,
-        };
+        let mut txn = WriteTxn::new(self.clone(), self.home().clone(), Patience::Background);
+        let region = txn.region().id();
+        let key = SystemKey::LegacyMayExist { region };
         txn.delete(Family::Meta, &key.encode());
         self.commit_blocking(&mut txn)?;
         self.legacy_is_gone();
@@ -101,8 +99,7 @@ pub fn write_legacy(txn: &mut WriteTxn, name: &[u8], payload: &[u8], expire_ms: 
     let key = txn.key(name);
     let value = cairn_encoding::legacy::LegacyString { expire_ms, payload }.encode();
     txn.put(Family::Data, &key.legacy(), value);
-    let flag = SystemKey::LegacyMayExist {
-        region: LOCAL_REGION,
-    };
+    let region = txn.region().id();
+    let flag = SystemKey::LegacyMayExist { region };
     txn.put(Family::Meta, &flag.encode(), []);
 }

@@ -19,10 +19,12 @@ use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream::{self, Id};
 use cairn_encoding::system::{SystemKey, SystemKind};
-use cairn_engine::{Family, LOCAL_REGION, Rows};
+use cairn_engine::{Family, Rows};
 use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
+use crate::region::{Region, Regions};
 use crate::remains::{Ledger, Reading};
 use crate::store::Store;
 use crate::turns::Turns;
@@ -35,6 +37,8 @@ pub struct Reclaimer {
     versions: AtomicU64,
     /// Staging rows that could not be deleted when they should have been.
     abandoned: Mutex<Vec<Vec<u8>>>,
+    /// Since when this node has seen flushed databases of its regions listed, in a cluster.
+    listed_since: Mutex<FxHashMap<u64, Instant>>,
     ledger: Ledger,
     quiet: Mutex<Quiet>,
     /// The search for dead versions in `data`, and in `zset_score`.
@@ -107,6 +111,9 @@ const AT_ONCE: usize = 64;
 /// Dead ranges with no more than so much between them are compacted together.
 const NEAR_BYTES: u64 = 8 * 1024 * 1024;
 
+/// How long flushed databases stay listed in a cluster.
+const LISTED: Duration = Duration::from_secs(60);
+
 /// When so many rows have changed and then none for some time, they are written out: RocksDB's log can go,
 /// and tombstones come to where they take effect.
 const MANY_CHANGES: u64 = 10_000;
@@ -144,52 +151,88 @@ enum Living {
 }
 
 impl Store {
-    /// Deletes staging rows that were left behind: what they announced becomes garbage.
+    /// Deletes staging rows that were left behind: what they announced becomes garbage. Those of regions that another
+    /// node leads are that node's to find.
     pub fn reclaim_abandoned(self: &Arc<Self>) -> Result<()> {
         let abandoned = self.reclaimer().abandoned.lock().clone();
         if abandoned.is_empty() {
             return Ok(());
         }
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        for key in &abandoned {
-            txn.delete(Family::Meta, key);
+        for region in self.regions().led() {
+            let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
+            for key in &abandoned {
+                if key.starts_with(&SystemKind::Staging.region_prefix(region.id())) {
+                    txn.delete(Family::Meta, key);
+                }
+            }
+            self.commit_blocking(&mut txn)?;
         }
-        self.commit_blocking(&mut txn)?;
         // Others may have been added meanwhile, behind these.
         self.reclaimer().abandoned.lock().drain(..abandoned.len());
         Ok(())
     }
 
-    /// Drops the rows of flushed databases.
+    /// Drops the rows of flushed databases, and has those that this node leads listed no more.
     pub fn reclaim_databases(self: &Arc<Self>) -> Result<()> {
-        let dead = self.dead_indexes()?;
-        if dead.is_empty() {
-            return Ok(());
-        }
-        self.engine().sync()?;
-        for index in &dead {
-            let (mut lower, mut upper) = (Vec::new(), Vec::new());
-            row::index_prefix(&mut lower, *index);
-            row::index_prefix(&mut upper, *index + 1);
-            for family in Family::KEYED {
-                if self.has_rows(family, &lower, &upper)? {
-                    self.engine().drop_range(&[family], &lower, &upper)?;
-                    self.engine().compact_range(family, &lower, &upper);
-                }
+        for region in self.regions().all() {
+            let dead = self.dead_indexes(region)?;
+            if dead.is_empty() {
+                continue;
+            }
+            self.drop_databases(region, &dead)?;
+            if region.is_led() && self.may_unlist(region) {
+                self.unlist_databases(region, &dead)?;
             }
         }
+        Ok(())
+    }
+
+    fn drop_databases(&self, region: &Region, dead: &[u64]) -> Result<()> {
+        let mut is_synced = false;
+        for index in dead {
+            let (lower, upper) = region.bounds(*index);
+            for family in Family::KEYED {
+                if !self.has_rows(family, &lower, &upper)? {
+                    continue;
+                }
+                if !std::mem::replace(&mut is_synced, true) {
+                    self.engine().sync()?;
+                }
+                self.engine().drop_range(&[family], &lower, &upper)?;
+                self.engine().compact_range(family, &lower, &upper);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is not listed any more is not dropped by anybody. So other replicas get some time to see it: each drops its
+    /// own rows.
+    fn may_unlist(&self, region: &Region) -> bool {
+        let mut listed_since = self.reclaimer().listed_since.lock();
+        if !self.is_replicated() {
+            return true;
+        }
+        let since = listed_since.entry(region.id()).or_insert_with(Instant::now);
+        let is_long = since.elapsed() >= LISTED;
+        if is_long {
+            listed_since.remove(&region.id());
+        }
+        is_long
+    }
+
+    fn unlist_databases(self: &Arc<Self>, region: &Arc<Region>, dead: &[u64]) -> Result<()> {
         // Expiry rows lie among those of other databases, and finding them would mean to go through all
         // of these: the expirer drops them in their time.
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
-        for index in &dead {
+        let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
+        for index in dead {
             let listed = SystemKey::DeadIndex {
-                region: LOCAL_REGION,
+                region: region.id(),
                 index: *index,
             };
             txn.delete(Family::Meta, &listed.encode());
         }
         self.commit_blocking(&mut txn)?;
-        self.databases().forget(&dead);
+        region.databases().forget(dead);
         let count = dead.len() as u64;
         self.reclaimer()
             .databases
@@ -202,8 +245,9 @@ impl Store {
         Ok(rows.next()?.is_some())
     }
 
-    pub(crate) fn dead_indexes(&self) -> Result<Vec<u64>> {
-        let prefix = SystemKind::DeadIndex.prefix();
+    /// The flushed databases of a region that are not dropped yet.
+    pub(crate) fn dead_indexes(&self, region: &Region) -> Result<Vec<u64>> {
+        let prefix = SystemKind::DeadIndex.region_prefix(region.id());
         let upper = row::prefix_end(&prefix).unwrap_or_default();
         let mut rows = self.engine().background_rows(Family::Meta, &prefix, &upper);
         let mut dead = Vec::new();
@@ -218,11 +262,12 @@ impl Store {
     /// Drops large dead versions that someone has told of, and has compacted what was cut off from lists; false if
     /// there are none.
     pub fn reclaim_noted(self: &Arc<Self>) -> Result<bool> {
+        let regions = self.regions();
         let noted = self.reclaimer().ledger.take_large(AT_ONCE);
         let mut ranges = Vec::new();
         let mut dropped = Orphans::default();
         for dead in &noted {
-            let living = self.living(&dead.metadata_key, dead.version)?;
+            let living = self.living(&regions, &dead.metadata_key, dead.version)?;
             let is_whole_version = matches!(living, Living::None);
             let before = ranges.len();
             for (lower, upper) in dead_bounds(&dead.metadata_key, dead.version, living) {
@@ -257,6 +302,7 @@ impl Store {
         from: &[u8],
         limit: usize,
     ) -> Result<Option<Vec<u8>>> {
+        let regions = self.regions();
         let mut rows = self.engine().background_rows(family, from, &[]);
         let mut dead = Vec::new();
         let mut place = None;
@@ -290,7 +336,7 @@ impl Store {
             };
             let metadata_key = row::metadata_key_of(row_key)?.to_vec();
             let (_, end) = version_bounds(&metadata_key, version);
-            let living = self.living(&metadata_key, version)?;
+            let living = self.living(&regions, &metadata_key, version)?;
             for (lower, upper) in dead_bounds(&metadata_key, version, living) {
                 rows.seek(&lower);
                 let found = look(&mut rows, &upper)?;
@@ -373,10 +419,14 @@ impl Store {
     }
 
     /// Which rows of this version anyone will ever see. The staging row is read first: it goes in the same
-    /// commit in which the metadata comes.
-    fn living(&self, metadata_key: &[u8], version: u64) -> Result<Living> {
+    /// commit in which the metadata comes. Rows of slots that this node has no region for are left alone: they may be
+    /// about to be replaced.
+    fn living(&self, regions: &Regions, metadata_key: &[u8], version: u64) -> Result<Living> {
+        let Some(region) = regions.of_row(metadata_key) else {
+            return Ok(Living::All);
+        };
         let staging = SystemKey::Staging {
-            region: LOCAL_REGION,
+            region: region.id(),
             version,
         };
         let engine = self.engine();

@@ -1,28 +1,28 @@
-//! Opening a store, and committing to it.
+//! Opening a store, and what belongs to it.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use arc_swap::ArcSwap;
 use cairn_encoding::row;
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_engine::{
-    Batch, Clock, Commit, Committer, Engine, EngineError, EngineOptions, Family, LOCAL_REGION,
-    LocalCommitter, SyncMode, TimeSource,
+    Clock, Engine, EngineOptions, Family, LOCAL_REGION, LocalCommitter, SyncMode, TimeSource,
 };
+use parking_lot::Mutex;
 
 use crate::count::Counts;
 use crate::databases::{self, Databases};
-use crate::effects::{Effect, Listeners};
+use crate::effects::Listeners;
 use crate::error::{Error, Result};
 use crate::expirer::Expirer;
-use crate::fresh::StagingRow;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
 use crate::queues::Queues;
 use crate::ranks::{RankOptions, Ranks};
 use crate::reclaimer::Reclaimer;
-use crate::remains::Remains;
+use crate::region::{ALL_SLOTS, Lead, Region, Regions};
 use crate::txn::{Patience, WriteTxn};
 
 pub struct StoreOptions {
@@ -36,13 +36,23 @@ pub struct StoreOptions {
 /// Redis' limit, unless it is changed.
 const MAX_VALUE_LEN: usize = 512 << 20;
 
+/// A node of a cluster has this many databases.
+const REPLICATED_DATABASES: u32 = 1;
+/// The region that replicates the map of a cluster, and holds no keys.
+const CLUSTER_MAP: u64 = 0;
+/// A single machine leads its region in one term.
+const ONLY_TERM: u64 = 1;
+
 pub struct Store {
-    // The committer's thread uses the engine: dropped first.
-    committer: Box<dyn Committer>,
+    // Committers have threads that use the engine: dropped first.
+    regions: ArcSwap<Regions>,
+    home: Arc<Region>,
+    is_replicated: bool,
+    /// Held by whoever changes the regions, or who leads them.
+    leadership: Mutex<()>,
     engine: Arc<Engine>,
     clock: Arc<Clock>,
     latches: Latches,
-    databases: Databases,
     may_have_legacy: AtomicBool,
     cursors: Cursors,
     queues: Queues,
@@ -58,31 +68,71 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store and finishes what an earlier run left half done.
+    /// Opens the store of a single machine and finishes what an earlier run left half done.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<Store>> {
+        let sync = options.sync;
         let engine = Arc::new(Engine::open(path, &options.engine)?);
-        let clock = Arc::new(Clock::new(options.time));
+        let databases = Databases::new(options.databases);
+        let missing = databases.reload(&engine, LOCAL_REGION)?;
+        let home = Region::new(LOCAL_REGION, ALL_SLOTS, 0, databases);
+        let store = Store::assemble(engine, options, home, false);
         let maxima_key = SystemKey::Maxima {
             region: LOCAL_REGION,
         };
-        if let Some(value) = engine.get(Family::Meta, &maxima_key.encode())? {
+        if let Some(value) = store.engine.get(Family::Meta, &maxima_key.encode())? {
             let maxima = Maxima::decode(&value)?;
-            clock.advance_to(maxima.version, maxima.timestamp_ms);
+            store.clock.advance_to(maxima.version, maxima.timestamp_ms);
         }
-        reclaim_staged(&engine)?;
+        reclaim_staged(&store.engine)?;
         let legacy_key = SystemKey::LegacyMayExist {
             region: LOCAL_REGION,
         };
-        let may_have_legacy = engine.get(Family::Meta, &legacy_key.encode())?.is_some();
-        let (databases, missing) = Databases::load(&engine, options.databases)?;
-        let committer = LocalCommitter::new(engine.clone(), clock.clone(), options.sync)?;
-        let store = Arc::new(Store {
-            committer: Box::new(committer),
+        if store
+            .engine
+            .get(Family::Meta, &legacy_key.encode())?
+            .is_some()
+        {
+            store.may_have_legacy.store(true, Ordering::Release);
+        }
+        let committer = LocalCommitter::new(store.engine.clone(), store.clock.clone(), sync)?;
+        let lead = Lead::new(ONLY_TERM, Box::new(committer));
+        store.home.set_lead(Some(lead));
+        store.set_regions(Regions::of([store.home.clone()]));
+        let store = Arc::new(store);
+        if !missing.is_empty() {
+            let mut txn = WriteTxn::new(store.clone(), store.home.clone(), Patience::Long);
+            databases::flush(&mut txn, missing);
+            store.commit_blocking(&mut txn)?;
+        }
+        store.engine.start_filters();
+        Ok(store)
+    }
+
+    /// Opens the store of a node of a cluster. Its regions come later, and their committers from outside: see
+    /// [`Store::place_regions`] and [`Store::became_leader`]. What `options` says of databases and syncs does not count.
+    /// Filters rest until the caller starts them, when it has placed the regions whose rows there are.
+    pub fn open_replicated(path: &Path, options: StoreOptions) -> Result<Arc<Store>> {
+        let engine = Arc::new(Engine::open(path, &options.engine)?);
+        let databases = Databases::new(REPLICATED_DATABASES);
+        let home = Region::new(CLUSTER_MAP, 0..0, 0, databases);
+        Ok(Arc::new(Store::assemble(engine, options, home, true)))
+    }
+
+    fn assemble(
+        engine: Arc<Engine>,
+        options: StoreOptions,
+        home: Arc<Region>,
+        is_replicated: bool,
+    ) -> Store {
+        Store {
+            regions: ArcSwap::default(),
+            home,
+            is_replicated,
+            leadership: Mutex::default(),
             engine,
-            clock,
+            clock: Arc::new(Clock::new(options.time)),
             latches: Latches::new(),
-            databases,
-            may_have_legacy: AtomicBool::new(may_have_legacy),
+            may_have_legacy: AtomicBool::new(false),
             cursors: Cursors::new(),
             queues: Queues::new(options.engine.memory),
             ranks: Ranks::new(options.ranks, options.engine.memory),
@@ -94,30 +144,50 @@ impl Store {
             disk_is_full: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             listeners: Listeners::default(),
-        });
-        if !missing.is_empty() {
-            let mut txn = WriteTxn::new(store.clone(), Patience::Long);
-            databases::flush(&mut txn, missing);
-            store.commit_blocking(&mut txn)?;
         }
-        store.engine.start_filters();
-        Ok(store)
+    }
+
+    /// The region of what is about no key in particular. On a single machine it is that of all keys; in a cluster it is
+    /// that of the cluster map, and has none.
+    #[inline]
+    pub fn home(&self) -> &Arc<Region> {
+        &self.home
+    }
+
+    /// Whether it is one of several nodes.
+    #[inline]
+    pub fn is_replicated(&self) -> bool {
+        self.is_replicated
+    }
+
+    /// The regions that this node has, as they are now.
+    pub fn regions(&self) -> Arc<Regions> {
+        self.regions.load_full()
+    }
+
+    pub(crate) fn set_regions(&self, regions: Regions) {
+        self.regions.store(Arc::new(regions));
+    }
+
+    pub(crate) fn leadership(&self) -> &Mutex<()> {
+        &self.leadership
+    }
+
+    /// How many numbered databases there are.
+    pub fn database_count(&self) -> u32 {
+        self.home.databases().count()
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    pub fn clock(&self) -> &Clock {
+    pub fn clock(&self) -> &Arc<Clock> {
         &self.clock
     }
 
     pub fn latches(&self) -> &Latches {
         &self.latches
-    }
-
-    pub fn databases(&self) -> &Databases {
-        &self.databases
     }
 
     /// How long a string may become; it can be changed at any time.
@@ -179,10 +249,6 @@ impl Store {
         &self.counts
     }
 
-    pub(crate) fn committer(&self) -> &dyn Committer {
-        &*self.committer
-    }
-
     /// Whether a key may still be stored in the old format. A database that has none pays nothing.
     pub fn may_have_legacy(&self) -> bool {
         self.may_have_legacy.load(Ordering::Acquire)
@@ -190,31 +256,6 @@ impl Store {
 
     pub(crate) fn legacy_is_gone(&self) {
         self.may_have_legacy.store(false, Ordering::Release);
-    }
-
-    /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The
-    /// caller keeps its latches until the commit is done.
-    pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
-        let (batch, after) = AfterCommit::of(txn);
-        if batch.is_empty() {
-            return Begun::Done(self.finish_commit(Ok(()), after));
-        }
-        self.counts.note_changes(batch.len());
-        match self.committer.commit(batch) {
-            Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
-            commit => Begun::Pending(Committing { commit, after }),
-        }
-    }
-
-    /// The same, to the end, on a thread that may block.
-    pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
-        let (batch, after) = AfterCommit::of(txn);
-        if batch.is_empty() {
-            return Ok(self.finish_commit(Ok(()), after)?);
-        }
-        self.counts.note_changes(batch.len());
-        let result = self.committer.commit(batch).wait();
-        Ok(self.finish_commit(result, after)?)
     }
 
     /// The store will be closed soon: whoever waits for something outside is to give up.
@@ -231,74 +272,6 @@ impl Store {
         if let Err(error) = self.engine.flush() {
             tracing::error!("could not write everything out: {error}");
         }
-    }
-
-    /// To be called before the latches are let go.
-    fn finish_commit(
-        &self,
-        result: Result<(), EngineError>,
-        after: AfterCommit,
-    ) -> Result<(), EngineError> {
-        if let (Ok(()), Some(indexes)) = (&result, &after.moved) {
-            self.databases.set(indexes);
-        }
-        if after.moved.is_some() {
-            self.databases.note_move();
-        }
-        if result.is_err() {
-            self.queues.clear();
-            self.ranks.clear();
-        }
-        result?;
-        after.staged.into_iter().for_each(StagingRow::release);
-        self.reclaimer.ledger().note(after.remains);
-        if !after.effects.is_empty() {
-            self.listeners.show(after.effects);
-        }
-        Ok(())
-    }
-}
-
-/// A commit that was started.
-pub enum Begun {
-    Done(Result<(), EngineError>),
-    /// Waiting for the disk.
-    Pending(Committing),
-}
-
-pub struct Committing {
-    commit: Commit,
-    after: AfterCommit,
-}
-
-/// What follows from a commit that has succeeded.
-struct AfterCommit {
-    moved: Option<Vec<u64>>,
-    staged: Vec<StagingRow>,
-    remains: Remains,
-    effects: Vec<Effect>,
-}
-
-impl AfterCommit {
-    fn of(txn: &mut WriteTxn) -> (Batch, AfterCommit) {
-        let (batch, moved) = txn.take_batch();
-        if moved.is_some() {
-            txn.store().databases().note_move();
-        }
-        let after = AfterCommit {
-            moved,
-            staged: txn.take_staged(),
-            remains: txn.take_remains(),
-            effects: txn.take_effects(),
-        };
-        (batch, after)
-    }
-}
-
-impl Committing {
-    pub async fn finish(self, store: &Store) -> Result<(), EngineError> {
-        let result = self.commit.await;
-        store.finish_commit(result, self.after)
     }
 }
 

@@ -17,7 +17,7 @@ use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, ends_ms, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream;
-use cairn_engine::{Batch, Direction, Family, Moment, Rows, Value};
+use cairn_engine::{Batch, Commit, Direction, EngineError, Family, Moment, Rows, Value};
 
 use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
@@ -25,6 +25,7 @@ use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
 use crate::ranks::Counted;
+use crate::region::{Lead, Region};
 use crate::remains::{Remains, RemainsMark};
 use crate::store::Store;
 
@@ -320,6 +321,9 @@ pub struct Lookups {
 
 pub struct ReadTxn {
     store: Arc<Store>,
+    region: Arc<Region>,
+    /// By which it is committed; none if the node did not lead the region when it began.
+    lead: Option<Arc<Lead>>,
     batch: Batch,
     database: u32,
     /// Where the databases are after this transaction, if it moved them.
@@ -334,10 +338,17 @@ pub struct ReadTxn {
 }
 
 impl ReadTxn {
-    fn new(store: Arc<Store>, patience: Patience) -> Self {
+    fn new(
+        store: Arc<Store>,
+        region: Arc<Region>,
+        lead: Option<Arc<Lead>>,
+        patience: Patience,
+    ) -> Self {
         ReadTxn {
             now_ms: store.clock().now_ms(),
             store,
+            region,
+            lead,
             batch: Batch::new(),
             database: 0,
             moved: None,
@@ -350,6 +361,24 @@ impl ReadTxn {
 
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The region whose keys it is about.
+    #[inline]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn lead(&self) -> Option<&Arc<Lead>> {
+        self.lead.as_ref()
+    }
+
+    /// Commits a batch of this transaction's region.
+    pub(crate) fn propose(&self, batch: Batch) -> Commit {
+        match &self.lead {
+            Some(lead) => lead.commit(batch),
+            None => Commit::Done(Err(EngineError::NotLeading)),
+        }
     }
 
     /// The time of this transaction, sampled after its latches were taken.
@@ -371,7 +400,7 @@ impl ReadTxn {
     pub fn index_of(&self, database: u32) -> u64 {
         match &self.moved {
             Some(moved) => moved[database as usize],
-            None => self.store.databases().index_of(database),
+            None => self.region.databases().index_of(database),
         }
     }
 
@@ -683,9 +712,25 @@ impl Drop for WriteTxn {
 }
 
 impl WriteTxn {
-    pub fn new(store: Arc<Store>, patience: Patience) -> Self {
+    /// About keys of this region. No latch is held yet: what was evaluated under one commits in the term in which it was.
+    pub fn new(store: Arc<Store>, region: Arc<Region>, patience: Patience) -> Self {
+        let lead = region.lead();
+        Self::over(ReadTxn::new(store, region, lead, patience))
+    }
+
+    /// The first of a new lead.
+    pub(crate) fn led_by(store: Arc<Store>, region: Arc<Region>, lead: Arc<Lead>) -> Self {
+        Self::over(ReadTxn::new(
+            store,
+            region,
+            Some(lead),
+            Patience::Background,
+        ))
+    }
+
+    fn over(read: ReadTxn) -> Self {
         WriteTxn {
-            read: ReadTxn::new(store, patience),
+            read,
             staged: Vec::new(),
             remains: Remains::default(),
             effects: Vec::new(),
@@ -912,7 +957,7 @@ impl WriteTxn {
             return None;
         }
         let before = mark.moved.clone();
-        Some(before.unwrap_or_else(|| self.read.store.databases().all()))
+        Some(before.unwrap_or_else(|| self.read.region.databases().all()))
     }
 
     /// What is popped next: see [`crate::queues`]. To be asked for by whoever takes from them.
@@ -986,7 +1031,7 @@ impl WriteTxn {
     #[inline]
     pub fn put(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
         if family == Family::Metadata {
-            self.read.store.databases().note_written(key);
+            self.read.region.databases().note_written(key);
         }
         self.read.batch.put(family, key, value);
     }
@@ -1073,7 +1118,7 @@ impl WriteTxn {
     pub fn databases_now(&self) -> Vec<u64> {
         match &self.read.moved {
             Some(moved) => moved.clone(),
-            None => self.read.store.databases().all(),
+            None => self.read.region.databases().all(),
         }
     }
 }

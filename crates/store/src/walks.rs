@@ -163,7 +163,7 @@ mod tests {
             ranks: Default::default(),
         };
         let store = Store::open(directory.path(), options).unwrap();
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         txn.begin(0);
         for (name, members) in [("one", "acegi"), ("other", "bcdg"), ("zzz", "a")] {
             let mut set = Set::open(&txn, name.as_bytes()).unwrap();

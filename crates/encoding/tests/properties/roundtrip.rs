@@ -111,9 +111,9 @@ proptest! {
     ) {
         let (encoded, expected) = (versioned.encode(), metadata_key_of(versioned.borrow()));
         prop_assert_eq!(row::metadata_key_of(&encoded), Ok(&expected[..]));
-        prop_assert_eq!(row::index_of(&encoded), Some(versioned.borrow().index_and_key().0));
-        let slot = cairn_encoding::slot::slot(versioned.borrow().index_and_key().1);
-        prop_assert_eq!(row::slot_of(&encoded), Some(slot));
+        let (index, key) = versioned.borrow().index_and_key();
+        prop_assert_eq!(row::index_of(&encoded), Some(index));
+        prop_assert_eq!(row::slot_of(&encoded), Some(cairn_encoding::slot::slot(key)));
         let (encoded, expected) = (expiry.encode(), metadata_key_of(expiry.borrow()));
         prop_assert_eq!(row::metadata_key_of_expiry(&encoded), Ok(&expected[..]));
     }

@@ -195,7 +195,7 @@ fn reset(session: &mut Session, _: &Args) -> Result<Reply> {
 
 fn select(session: &mut Session, args: &Args) -> Result<Reply> {
     let number = int32(args[1])?;
-    let count = session.server.store.databases().count();
+    let count = session.server.store.database_count();
     match u32::try_from(number) {
         Ok(number) if number < count => {
             session.select(number);

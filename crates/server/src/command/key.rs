@@ -379,7 +379,7 @@ fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 fn database_number(txn: &ReadTxn, number: i32) -> Result<u32> {
     u32::try_from(number)
         .ok()
-        .filter(|number| *number < txn.store().databases().count())
+        .filter(|number| *number < txn.store().database_count())
         .ok_or(Error::fixed("ERR DB index is out of range"))
 }
 
@@ -494,7 +494,7 @@ fn flushdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 fn flushall(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
-    let count = txn.store().databases().count();
+    let count = txn.store().database_count();
     databases::flush(txn, 0..count);
     Ok(Reply::Ok)
 }

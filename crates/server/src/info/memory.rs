@@ -124,7 +124,7 @@ pub fn stats(server: &Server, _: &Args) -> Result<Reply> {
     let dataset = statistics.block_cache_bytes.min(memory.allocated);
     let scripts = server.scripts.figures();
     let mut keys = 0;
-    for database in 0..server.store.databases().count() {
+    for database in 0..server.store.database_count() {
         keys += server.store.count_keys(database)?.keys;
     }
     let mut figures: Vec<(Reply, Reply)> = Vec::new();

@@ -63,7 +63,7 @@ impl Functions {
 /// Reads the functions of a database that has just been opened.
 pub fn load(server: &Server) -> Result<()> {
     let mut libraries = Libraries::new();
-    for code in functions::all(server.store.engine())? {
+    for code in functions::all(&server.store)? {
         let library = run_code(server, &code)?;
         libraries
             .add(library, false)

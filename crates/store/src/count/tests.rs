@@ -11,7 +11,7 @@ fn open() -> (tempfile::TempDir, Arc<Store>) {
 }
 
 fn sow(store: &Arc<Store>, names: impl Iterator<Item = String>) {
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     for name in names {
         let key = txn.key(name.as_bytes());
@@ -21,19 +21,23 @@ fn sow(store: &Arc<Store>, names: impl Iterator<Item = String>) {
 }
 
 fn kept(store: &Store) -> u64 {
-    let (total, _) = store.counts().kept(index(store)).unwrap();
+    let (total, _) = store.counts().kept(place(store)).unwrap();
     total.keys
 }
 
-fn index(store: &Store) -> u64 {
-    store.databases().index_of(0)
+fn place(store: &Store) -> Place {
+    Place::of(store.home(), store.home().databases().index_of(0))
+}
+
+fn count_all(store: &Store) -> Result<KeyCount> {
+    store.count_all(store.home(), place(store).index)
 }
 
 #[test]
 fn a_round_finds_what_became_of_any_slot_and_rests_when_nothing_changes() {
     let (_directory, store) = open();
     sow(&store, (0..3000).map(|n| format!("key:{n}")));
-    assert_eq!(store.count_all(index(&store)).unwrap().keys, 3000);
+    assert_eq!(count_all(&store).unwrap().keys, 3000);
     assert!(!store.recount(Duration::ZERO).unwrap());
 
     // All in one slot: no other shows anything of it.
@@ -48,40 +52,40 @@ fn a_round_finds_what_became_of_any_slot_and_rests_when_nothing_changes() {
 
     // What is small enough is counted anew whenever someone asks, and not kept any more.
     assert_eq!(store.count_keys(0).unwrap().keys, 8000);
-    assert_eq!(store.counts().kept(index(&store)), None);
+    assert_eq!(store.counts().kept(place(&store)), None);
 }
 
 #[test]
 fn those_who_ask_together_get_one_count() {
     let (_directory, store) = open();
     sow(&store, (0..2000).map(|n| format!("key:{n}")));
-    let index = index(&store);
+    let place = place(&store);
     std::thread::scope(|scope| {
-        let under_way = UnderWay::enter(store.counts(), index);
+        let under_way = UnderWay::enter(store.counts(), place);
         assert!(under_way.is_some());
         let asking: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| store.count_all(index).unwrap().keys))
+            .map(|_| scope.spawn(|| count_all(&store).unwrap().keys))
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        let mut count = Kept::new(0);
+        let mut count = Kept::new(store.home().slots(), 0);
         while count.add(
             store
-                .count_run(index, count.round.next, RUN, || ())
+                .count_run(store.home(), place.index, count.round.next, RUN, || ())
                 .unwrap(),
         ) {}
         // One that only the first count knows of.
         count.total.keys += 1;
-        store.counts().kept.lock().insert(index, count);
+        store.counts().kept.lock().insert(place, count);
         drop(under_way);
         for asked in asking {
             assert_eq!(asked.join().unwrap(), 2001);
         }
     });
     // When the one who counts fails, another one does it.
-    store.counts().forget(index);
+    store.counts().forget(place);
     std::thread::scope(|scope| {
-        let under_way = UnderWay::enter(store.counts(), index);
-        let asking = scope.spawn(|| store.count_all(index).unwrap().keys);
+        let under_way = UnderWay::enter(store.counts(), place);
+        let asking = scope.spawn(|| count_all(&store).unwrap().keys);
         std::thread::sleep(Duration::from_millis(20));
         drop(under_way);
         assert_eq!(asking.join().unwrap(), 2000);
@@ -92,9 +96,9 @@ fn those_who_ask_together_get_one_count() {
 fn a_flushed_database_is_forgotten() {
     let (_directory, store) = open();
     sow(&store, (0..10).map(|n| format!("key:{n}")));
-    let before = index(&store);
-    store.count_all(before).unwrap();
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let before = place(&store);
+    count_all(&store).unwrap();
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     crate::databases::flush(&mut txn, [0]);
     store.commit_blocking(&mut txn).unwrap();
     store.recount(RUN).unwrap();
@@ -107,5 +111,5 @@ fn a_count_is_given_up_when_the_store_stops() {
     let (_directory, store) = open();
     sow(&store, (0..2000).map(|n| format!("key:{n}")));
     store.counts().stop();
-    assert!(store.count_all(index(&store)).is_err());
+    assert!(count_all(&store).is_err());
 }

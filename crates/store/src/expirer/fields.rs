@@ -10,10 +10,10 @@
 use std::sync::Arc;
 
 use cairn_encoding::metadata::{Body, Metadata};
-use cairn_encoding::row::{self, RowKey};
 use cairn_engine::{Direction, Family, Rows};
 
-use super::{Place, tell_outdated};
+use super::round::{Due, Place};
+use super::{DueRow, tell_outdated};
 use crate::collection::Collection;
 use crate::effects::{Effect, EventClass};
 use crate::error::Result;
@@ -50,12 +50,12 @@ const FEW: u64 = 1024;
 
 impl Store {
     /// Has the young rows of large hashes drained while nobody waits for a latch.
-    pub(super) fn make_ready_for_fields(&self, due: &[Vec<u8>]) -> Result<()> {
-        for row in due {
-            let Ok(RowKey::FieldsExpiry { index, key, .. }) = RowKey::decode_expiry(row) else {
-                continue;
-            };
-            let key = Key::new(index, key);
+    pub(super) fn make_ready_for_fields(&self, due: &[Due]) -> Result<()> {
+        for DueRow { key, .. } in due
+            .iter()
+            .map(|due| &due.about)
+            .filter(|about| about.version.is_some())
+        {
             let stored = self
                 .engine()
                 .get_quietly(Family::Metadata, key.metadata())?;
@@ -147,19 +147,6 @@ impl Store {
 impl Begun {
     fn is_of(&self, hash: &DueHash<'_>) -> bool {
         self.metadata_key == hash.key.metadata() && self.version == hash.version
-    }
-}
-
-impl Place {
-    /// Has a row dealt with again in this round; one that is due later is found by a later one.
-    fn put_back(&mut self, row: Vec<u8>) {
-        if let Some(round) = &mut self.round {
-            let mut due = Vec::new();
-            row::expiry_prefix(&mut due, round.until_ms);
-            if row < due {
-                round.returned.insert(row);
-            }
-        }
     }
 }
 

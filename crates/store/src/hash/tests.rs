@@ -132,7 +132,7 @@ fn a_hash_does_what_a_map_does() {
         case.set(case.get() + 1);
         let names = [0, 1].map(|hash| format!("{}:{hash}", case.get()).into_bytes());
         let mut models = [Model::new(), Model::new()];
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         for step in &steps {
             match step {
                 Step::Run { hash, op, undone } => {
@@ -160,7 +160,7 @@ fn a_hash_does_what_a_map_does() {
 fn a_change_that_fails_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let mut hash = Hash::open(&txn, b"k").unwrap();
     let refused = hash.update(&mut txn, b"f", |_| Err(Error::NOT_INTEGER));
     assert!(refused.is_err());
@@ -172,7 +172,7 @@ fn a_change_that_fails_changes_nothing() {
 fn a_hash_is_no_string_and_keeps_its_expiry() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     string::set(&mut txn, b"s", b"v", Expiry::Never).unwrap();
     assert!(matches!(Hash::open(&txn, b"s"), Err(Error::Reply(_))));
 

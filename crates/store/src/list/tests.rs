@@ -252,7 +252,7 @@ fn a_list_does_what_a_deque_does() {
         case.set(case.get() + 1);
         let names = [0, 1].map(|list| format!("{}:{list}", case.get()).into_bytes());
         let mut model = Model::default();
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         for step in &steps {
             match step {
                 Step::Run { list, op, undone } => {
@@ -280,7 +280,7 @@ fn a_list_does_what_a_deque_does() {
 fn popping_and_trimming_write_the_metadata_only() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     push_all(&mut txn, b"k", "a b c d e f");
     store.commit_blocking(&mut txn).unwrap();
 
@@ -306,7 +306,7 @@ fn popping_and_trimming_write_the_metadata_only() {
 fn the_shorter_side_moves() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     push_all(&mut txn, b"k", "a b c d e f g h");
     store.commit_blocking(&mut txn).unwrap();
     let rows_written = |txn: &WriteTxn| {
@@ -342,7 +342,7 @@ fn a_side_too_long_to_move_makes_a_copy_and_keeps_the_expiry() {
     const LENGTH: u64 = 4000;
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let filler = "x".repeat(3000);
     let mut list = List::open(&txn, b"k").unwrap();
     for number in 0..LENGTH {
@@ -391,7 +391,7 @@ fn a_side_too_long_to_move_makes_a_copy_and_keeps_the_expiry() {
 fn a_list_that_was_emptied_comes_back_as_another() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     push_all(&mut txn, b"k", "a");
     let first = version_of(&txn, b"k").unwrap();
     let mut list = List::open(&txn, b"k").unwrap();
@@ -408,7 +408,7 @@ fn a_list_that_was_emptied_comes_back_as_another() {
 fn a_list_that_turns_on_itself_stays_the_same_list() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     push_all(&mut txn, b"k", "a");
     let version = version_of(&txn, b"k");
     let mut list = List::open(&txn, b"k").unwrap();
@@ -423,7 +423,7 @@ fn a_list_that_turns_on_itself_stays_the_same_list() {
 fn a_long_walk_is_refused_on_a_connection_thread() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Short);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     txn.begin(0);
     let mut list = List::open(&txn, b"k").unwrap();
     for _ in 0..30_000 {

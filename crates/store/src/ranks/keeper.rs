@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use cairn_encoding::count;
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::SystemKey;
-use cairn_engine::{Family, LOCAL_REGION};
+use cairn_engine::Family;
 
 use super::counted::Order;
 use super::directory::{Block, Directory, Spot};
@@ -68,9 +68,13 @@ impl Store {
         Ok(!is_idle || ranks.is_building())
     }
 
-    /// A collection and its exclusive latch, unless it is gone.
+    /// A collection and its exclusive latch, unless it is gone, or another node's by now.
     fn latch_collection(self: &Arc<Self>, metadata_key: &[u8]) -> Result<Option<Latched>> {
         let (index, name) = RowKey::decode_metadata(metadata_key)?.index_and_key();
+        let regions = self.regions();
+        let Some(region) = regions.of_row(metadata_key).filter(|of| of.is_led()) else {
+            return Ok(None);
+        };
         // If there are many young rows, a walk has them drained first. Nobody shall wait for that at the latch.
         let end = row::prefix_end(metadata_key).unwrap_or_default();
         for family in [Family::Data, Family::ZsetScore] {
@@ -78,14 +82,13 @@ impl Store {
         }
         let mut request = Request::default();
         request.add(name, Mode::Exclusive);
+        // The transaction comes first: it is of the term in which the latch was asked for.
+        let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
         let held = self.latches().acquire_blocking(request);
-        let mut txn = WriteTxn::new(self.clone(), Patience::Background);
         txn.begin(0);
         // Asked first: a database that was flushed stays listed until its keys are gone.
-        let dead = SystemKey::DeadIndex {
-            region: LOCAL_REGION,
-            index,
-        };
+        let region = region.id();
+        let dead = SystemKey::DeadIndex { region, index };
         if txn.has_row(Family::Meta, &dead.encode())? {
             return Ok(None);
         }

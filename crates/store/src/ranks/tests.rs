@@ -33,7 +33,7 @@ fn open(path: &Path, ranks: RankOptions) -> Arc<Store> {
 }
 
 fn write(store: &Arc<Store>) -> WriteTxn {
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     txn
 }

@@ -21,7 +21,7 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         let store = open_store(directory.path());
         Bench {
-            txn: WriteTxn::new(store.clone(), Patience::Long),
+            txn: WriteTxn::new(store.clone(), store.home().clone(), Patience::Long),
             store,
             _directory: directory,
         }
@@ -290,7 +290,11 @@ fn long_walks_are_refused_on_a_connection_thread() {
     bench.add(b"a", numbered(0..30_000));
     bench.add(b"b", numbered(0..30_000));
     bench.commit();
-    let mut txn = WriteTxn::new(bench.store.clone(), Patience::Short);
+    let mut txn = WriteTxn::new(
+        bench.store.clone(),
+        bench.store.home().clone(),
+        Patience::Short,
+    );
     txn.begin(0);
     let stored = store(&mut txn, Operation::Intersection, b"c", &[b"a", b"b"]);
     assert!(matches!(stored, Err(Error::TooLong)));
@@ -382,7 +386,11 @@ fn a_pool_of_a_large_set_is_drawn_on_a_thread_of_its_own() {
     let mut bench = Bench::new();
     bench.add(b"large", numbered(0..20_000));
     bench.commit();
-    let mut txn = WriteTxn::new(bench.store.clone(), Patience::Short);
+    let mut txn = WriteTxn::new(
+        bench.store.clone(),
+        bench.store.home().clone(),
+        Patience::Short,
+    );
     txn.begin(0);
     let popped = Set::open(&txn, b"large").unwrap().pop_one(&mut txn);
     assert!(matches!(popped, Err(Error::TooLong)));

@@ -47,7 +47,7 @@ fn trim_to(txn: &mut WriteTxn, name: &[u8], kept: u64, unit: u64) -> u64 {
 fn what_is_trimmed_leaves_no_tombstones_and_is_dropped_by_filters() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=1000);
     store.commit_blocking(&mut txn).unwrap();
@@ -75,7 +75,7 @@ fn what_is_trimmed_leaves_no_tombstones_and_is_dropped_by_filters() {
 fn what_was_trimmed_stays_dead_when_ids_begin_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=9);
     assert_eq!(trim_to(&mut txn, b"s", 0, 1), 9);
@@ -93,7 +93,7 @@ fn what_was_trimmed_stays_dead_when_ids_begin_again() {
 fn blocks_are_counted_from_the_first_entry_that_ever_was() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=100);
     assert_eq!(trim_to(&mut txn, b"s", 55, 1), 45);
@@ -108,7 +108,7 @@ fn blocks_are_counted_from_the_first_entry_that_ever_was() {
 fn an_entry_at_the_end_of_all_ids_can_be_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     let mut stream = Stream::open(&txn, b"s").unwrap();
     stream.append(&mut txn, Id::MAX, b"");
@@ -122,7 +122,7 @@ fn an_entry_at_the_end_of_all_ids_can_be_deleted() {
 fn low_follows_what_is_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=9);
     let mut stream = Stream::open(&txn, b"s").unwrap();
@@ -179,7 +179,7 @@ fn what_is_pending_is_deleted_in_bounded_memory() {
     const MANY: u64 = 25_000;
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=MANY + 10);
     let mut stream = Stream::open(&txn, b"s").unwrap();
@@ -217,7 +217,7 @@ fn what_is_pending_is_deleted_in_bounded_memory() {
     assert_eq!(delete(&mut txn), Some(MANY));
     assert!(txn.pending().len() < 20_000);
     // As if it ended here.
-    let after_crash = WriteTxn::new(store.clone(), Patience::Long);
+    let after_crash = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     assert_eq!(pending(&after_crash, b"many"), [5010, 5010, 5000, 5000]);
     store.commit_blocking(&mut txn).unwrap();
     assert_eq!(pending(&txn, b"many"), [10, 10, 0, 0]);
@@ -229,7 +229,7 @@ fn what_is_pending_is_deleted_in_bounded_memory() {
 fn a_walk_past_many_young_rows_is_not_for_a_connections_thread() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     add(&mut txn, b"s", 1..=25_000);
     let mut stream = Stream::open(&txn, b"s").unwrap();
@@ -238,7 +238,7 @@ fn a_walk_past_many_young_rows_is_not_for_a_connections_thread() {
     }
     stream.save(&mut txn);
     store.commit_blocking(&mut txn).unwrap();
-    let mut short = WriteTxn::new(store.clone(), Patience::Short);
+    let mut short = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     short.begin(0);
     let stream = Stream::open(&short, b"s").unwrap();
     let walk = |txn: &WriteTxn| stream.rows(txn, Id::MIN..=Id::MAX, Direction::Forward);

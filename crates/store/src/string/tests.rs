@@ -267,7 +267,7 @@ fn a_string_does_what_a_byte_array_does() {
         let mut model = Model::new();
         let mut now_ms = store.clock().now_ms();
         let started_ms = now_ms;
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         for step in &steps {
             match step {
                 Step::Run {
@@ -329,7 +329,7 @@ fn moved(op: &Op, started_ms: u64) -> Op {
 fn a_plain_set_writes_one_row_and_reads_none() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let at_ms = START_MS + 1000;
     set(&mut txn, b"k", b"old", Expiry::At(at_ms)).unwrap();
     store.commit_blocking(&mut txn).unwrap();
@@ -348,7 +348,7 @@ fn a_plain_set_writes_one_row_and_reads_none() {
 fn writes_touch_only_the_chunks_they_fall_into() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let far = 500 * 1024 * 1024;
     let edit = Edit::open(&txn, b"k").unwrap();
     assert_eq!(edit.write_at(&mut txn, far, b"end").unwrap(), far + 3);
@@ -376,14 +376,14 @@ fn a_large_value_is_written_ahead_and_never_half_visible() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open_store(directory.path());
     let value = text(20 * 1024 * 1024, 7);
-    let mut hasty = WriteTxn::new(store.clone(), Patience::Short);
+    let mut hasty = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     let refused = set(&mut hasty, b"k", &value, Expiry::Never);
     assert!(matches!(refused, Err(Error::TooLong)));
 
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     set(&mut txn, b"k", &value, Expiry::Never).unwrap();
     assert!(txn.pending().bytes() < 6 * 1024 * 1024);
-    let other = WriteTxn::new(store.clone(), Patience::Long);
+    let other = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     assert!(value_of(&other, b"k").is_none());
     store.commit_blocking(&mut txn).unwrap();
     store.engine().compact().unwrap();
@@ -391,7 +391,10 @@ fn a_large_value_is_written_ahead_and_never_half_visible() {
 
     let edit = Edit::open(&txn, b"k").unwrap();
     let large = text(5 * 1024 * 1024, 9);
-    let refused = edit.append(&mut WriteTxn::new(store.clone(), Patience::Short), &large);
+    let refused = edit.append(
+        &mut WriteTxn::new(store.clone(), store.home().clone(), Patience::Short),
+        &large,
+    );
     assert!(matches!(refused, Err(Error::TooLong)));
 }
 
@@ -399,7 +402,7 @@ fn a_large_value_is_written_ahead_and_never_half_visible() {
 fn a_reader_that_left_its_transaction_sees_the_value_it_started_with() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let value = text(5 * CHUNK_SIZE, 1);
     set(&mut txn, b"k", &value, Expiry::Never).unwrap();
     store.commit_blocking(&mut txn).unwrap();
@@ -429,7 +432,7 @@ fn strings_of_the_old_format_are_read_and_moved_with_their_expiry() {
     let at_ms = START_MS + 1000;
     {
         let (store, _) = open_store(directory.path());
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         for name in [b"a", b"b", b"c"] {
             legacy::write_legacy(&mut txn, name, b"old", at_ms);
         }
@@ -437,7 +440,7 @@ fn strings_of_the_old_format_are_read_and_moved_with_their_expiry() {
         store.commit_blocking(&mut txn).unwrap();
     }
     let (store, _) = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let names = [b"a", b"b", b"c", b"d"].map(|name| name.to_vec());
     let old = || Some(b"old".to_vec());
     let expected = [old(), old(), old(), None, old()];

@@ -113,7 +113,7 @@ fn behaves_as_the_model_does() {
     let case = (vec(op(), 1..60), vec(question(), 4));
     runner
         .run(&case, |(ops, questions)| {
-            let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+            let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
             crate::databases::flush(&mut txn, [0]);
             let mut models = Models::default();
             for op in &ops {
@@ -149,7 +149,8 @@ fn put(txn: &mut WriteTxn, name: &[u8], members: &[(&str, f64)]) {
 #[test]
 fn a_set_takes_part_with_scores_of_one() {
     let directory = tempfile::tempdir().unwrap();
-    let mut txn = WriteTxn::new(open_store(directory.path()), Patience::Long);
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     put(&mut txn, b"a", &[("x", 5.0), ("y", 6.0)]);
     let mut set = Collection::open(&txn, b"b", CollectionKind::Set).unwrap();
     set.ensure_version(&txn);
@@ -177,7 +178,8 @@ fn a_set_takes_part_with_scores_of_one() {
 #[test]
 fn what_is_neither_takes_no_part() {
     let directory = tempfile::tempdir().unwrap();
-    let mut txn = WriteTxn::new(open_store(directory.path()), Patience::Long);
+    let store = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let mut hash = Collection::open(&txn, b"a", CollectionKind::Hash).unwrap();
     hash.ensure_version(&txn);
     txn.put(Family::Data, &hash.row_key(b"field"), []);
@@ -192,7 +194,7 @@ fn what_is_neither_takes_no_part() {
 fn small_sets_meet_large_ones() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let names: Vec<String> = (0..1000).map(|n| format!("{n:04}")).collect();
     let large: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
     put(&mut txn, b"a", &large);
@@ -232,7 +234,7 @@ fn large_results_spill_and_large_removals_keep_the_expiry() {
     const SIZE: u64 = 60_000;
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let expire_ms = txn.now_ms() + 1_000_000;
     let mut large = Builder::new(&txn, b"large");
     for n in 0..SIZE {
@@ -289,7 +291,7 @@ fn large_results_spill_and_large_removals_keep_the_expiry() {
 fn an_impatient_transaction_gives_long_walks_up() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let mut large = Builder::new(&txn, b"large");
     for n in 0..30_000u32 {
         large.scored(&txn, &n.to_be_bytes(), 0.0).unwrap();
@@ -297,7 +299,7 @@ fn an_impatient_transaction_gives_long_walks_up() {
     large.finish_zset(&mut txn, 0).unwrap();
     store.commit_blocking(&mut txn).unwrap();
 
-    let mut txn = WriteTxn::new(store, Patience::Short);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     txn.begin(0);
     let zset = Zset::open(&txn, b"large").unwrap();
     let last = 29_999u32.to_be_bytes();
@@ -317,7 +319,7 @@ fn an_impatient_transaction_gives_long_walks_up() {
 fn a_result_can_be_made_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     put(&mut txn, b"a", &[("x", 1.0), ("y", 2.0)]);
     put(&mut txn, b"b", &[("y", 10.0), ("z", 20.0)]);
     store.commit_blocking(&mut txn).unwrap();
@@ -346,7 +348,7 @@ fn a_result_can_be_made_again() {
 fn many_popped_members_outlive_their_deletion() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let names: Vec<String> = (0..1000).map(|n| format!("{n:04}")).collect();
     let all: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
     for (direction, count, expected) in [
@@ -385,7 +387,7 @@ fn many_popped_members_outlive_their_deletion() {
 fn a_walk_too_long_for_a_connection_thread_is_not_popped_there() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Short);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     put(&mut txn, b"a", &[("x", 1.0), ("y", 2.0)]);
     let zset = Zset::open(&txn, b"a").unwrap();
     let popped = zset.pop_by_handful(&mut txn, Direction::Forward, 2, 1);
@@ -397,7 +399,7 @@ fn a_walk_too_long_for_a_connection_thread_is_not_popped_there() {
 fn what_is_popped_one_by_one_is_always_the_nearest() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Short);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     let mut random = fastrand::Rng::with_seed(7);
     let mut model = BTreeMap::new();
     txn.begin(0);

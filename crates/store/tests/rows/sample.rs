@@ -39,7 +39,11 @@ impl Sample {
     }
 
     pub fn begin(&self) -> WriteTxn {
-        let mut txn = WriteTxn::new(self.store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(
+            self.store.clone(),
+            self.store.home().clone(),
+            Patience::Long,
+        );
         txn.begin(0);
         txn
     }

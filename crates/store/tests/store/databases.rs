@@ -162,7 +162,7 @@ fn a_database_is_flushed_wherever_its_keys_came_from() {
 #[test]
 fn a_flushed_database_never_returns() {
     let mut fixture = sown();
-    let index = |fixture: &Fixture| fixture.store().databases().index_of(0);
+    let index = |fixture: &Fixture| fixture.store().home().databases().index_of(0);
     let mut indexes = vec![index(&fixture)];
     for _ in 0..3 {
         fixture.write(|txn| flush(txn, [0]));

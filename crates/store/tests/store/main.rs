@@ -11,6 +11,7 @@ mod legacy;
 mod ranks;
 mod readers;
 mod reclaiming;
+mod regions;
 mod restarts;
 mod scanning;
 mod staging;

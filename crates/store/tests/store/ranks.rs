@@ -27,7 +27,7 @@ fn small_blocks() -> StoreOptions {
 }
 
 fn begin(store: &Arc<Store>) -> WriteTxn {
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     txn.begin(0);
     txn
 }
@@ -181,7 +181,7 @@ fn many_are_popped_by_their_ranks() {
     // The first finds no counts, and asks for them.
     set().pop(&mut begin(&store), 200).map(drop).unwrap();
     while store.keep_ranks().unwrap() {}
-    let mut hasty = WriteTxn::new(store.clone(), Patience::Short);
+    let mut hasty = WriteTxn::new(store.clone(), store.home().clone(), Patience::Short);
     hasty.begin(0);
     let popped = set().pop(&mut hasty, 200);
     assert!(matches!(popped, Err(Error::TooLong)));

@@ -120,7 +120,11 @@ fn a_process_that_dies_leaves_whole_commits() {
         if n % 10 == 9 {
             let crashed = crash_image(fixture.path());
             let store = open(crashed.path(), fixture.time.clone());
-            let txn = cairn_store::WriteTxn::new(store, cairn_store::Patience::Long);
+            let txn = cairn_store::WriteTxn::new(
+                store.clone(),
+                store.home().clone(),
+                cairn_store::Patience::Long,
+            );
             assert_eq!(hgetall(&txn, "hash").len(), n + 1);
             assert_eq!(get(&txn, "size"), Some((n + 1).to_string()));
         }
@@ -135,7 +139,7 @@ fn databases_that_were_never_opened_get_an_index_of_their_own() {
         set(txn, "key", "value");
     });
     fixture.restart();
-    let databases = fixture.store().databases();
+    let databases = fixture.store().home().databases();
     let mut indexes: Vec<u64> = (0..4).map(|n| databases.index_of(n)).collect();
     indexes.sort_unstable();
     indexes.dedup();

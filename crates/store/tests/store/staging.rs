@@ -84,7 +84,7 @@ fn a_crash_before_the_commit_is_cleared_away_at_the_next_start() {
     let facts = raw(&store, Family::Meta);
     let staging = SystemKind::Staging.prefix();
     assert!(!facts.iter().any(|(key, _)| key.starts_with(&staging)));
-    let txn = WriteTxn::new(store, Patience::Long);
+    let txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     assert_eq!(keys(&txn), ["large"]);
     assert_whole(&txn, "large");
 }

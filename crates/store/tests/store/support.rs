@@ -67,7 +67,11 @@ impl Fixture {
 
     /// A transaction with changes to come; nothing holds it to one thread or a latch.
     pub fn txn(&self) -> WriteTxn {
-        let mut txn = WriteTxn::new(self.store().clone(), Patience::Long);
+        let mut txn = WriteTxn::new(
+            self.store().clone(),
+            self.store().home().clone(),
+            Patience::Long,
+        );
         txn.begin(0);
         txn
     }
@@ -165,9 +169,7 @@ pub fn raw(store: &Store, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// The keys of the selected database, as KEYS finds them.
 pub fn keys(txn: &ReadTxn) -> Vec<String> {
-    let mut first = Vec::new();
-    cairn_encoding::row::index_prefix(&mut first, txn.index());
-    let mut walk = cairn_store::keyspace::Walk::open(txn, &first);
+    let mut walk = cairn_store::keyspace::Walk::whole(txn);
     let mut names = Vec::new();
     while let Some(met) = walk.next().unwrap() {
         if !met.has_expired(txn.now_ms()) {

@@ -99,7 +99,11 @@ fn after_its_commit_a_transaction_is_as_new() {
 fn a_long_command_gives_up_on_a_connection_thread_and_changes_nothing() {
     let fixture = Fixture::new();
     fixture.write(|txn| hset(txn, "hash", fields(30_000)));
-    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    let mut txn = WriteTxn::new(
+        fixture.store().clone(),
+        fixture.store().home().clone(),
+        Patience::Short,
+    );
     txn.begin(0);
     set(&mut txn, "string", "kept");
     txn.begin(0);
@@ -122,7 +126,11 @@ fn a_long_command_gives_up_on_a_connection_thread_and_changes_nothing() {
 #[test]
 fn a_large_value_gives_up_on_a_connection_thread_and_changes_nothing() {
     let fixture = Fixture::new();
-    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    let mut txn = WriteTxn::new(
+        fixture.store().clone(),
+        fixture.store().home().clone(),
+        Patience::Short,
+    );
     txn.begin(0);
     let value = vec![b'x'; 8 * 1024 * 1024];
     let error = cairn_store::string::set(&mut txn, b"large", &value, cairn_store::Expiry::Never);

@@ -234,7 +234,7 @@ fn sets_do_what_sorted_sets_in_memory_do() {
         let names = [0; SETS].map(|_| fastrand::u64(..));
         let names = names.map(|name| format!("{}:{name}", case.get()).into_bytes());
         let mut model: Model = std::array::from_fn(|_| Some(Members::new()));
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         for action in &actions {
             match action {
                 Action::Run { at, op, undone } => {

@@ -211,7 +211,7 @@ fn streams_behave_like_maps() {
     let cases = std::cell::Cell::new(0);
     let result = runner.run(&strategy, |ops| {
         cases.set(cases.get() + 1);
-        let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         txn.begin(0);
         let mut case = Case {
             store: store.clone(),

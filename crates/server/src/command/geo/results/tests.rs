@@ -59,7 +59,7 @@ fn what_does_not_fit_into_a_window_comes_in_the_same_order() {
         ranks: Default::default(),
     };
     let store = Store::open(directory.path(), options).unwrap();
-    let mut txn = WriteTxn::new(store, Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     fill(&mut txn);
     let zset = Zset::open(&txn, b"g").unwrap();
     let found = |order, size| {

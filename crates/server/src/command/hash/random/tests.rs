@@ -30,7 +30,7 @@ impl Fixture {
             ranks: Default::default(),
         };
         let store = Store::open(directory.path(), options).unwrap();
-        let mut txn = WriteTxn::new(store, Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
         let mut hash = Hash::open(&txn, b"h").unwrap();
         for field in fields {
             hash.set(&mut txn, field.as_bytes(), field.as_bytes())

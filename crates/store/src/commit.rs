@@ -1,0 +1,142 @@
+//! Committing a transaction, and what follows from that.
+
+use std::sync::Arc;
+
+use cairn_engine::{Batch, Commit, EngineError};
+
+use crate::effects::Effect;
+use crate::error::Result;
+use crate::fresh::StagingRow;
+use crate::region::{Lead, Region};
+use crate::remains::Remains;
+use crate::store::Store;
+use crate::txn::WriteTxn;
+
+impl Store {
+    /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The
+    /// caller keeps its latches until the commit is done.
+    pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
+        let (batch, after) = AfterCommit::of(txn);
+        if batch.is_empty() {
+            return Begun::Done(self.finish_commit(Ok(()), after));
+        }
+        self.counts().note_changes(batch.len());
+        match txn.propose(batch) {
+            Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
+            commit => Begun::Pending(Committing { commit, after }),
+        }
+    }
+
+    /// The same, to the end, on a thread that may block.
+    pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
+        let (batch, after) = AfterCommit::of(txn);
+        if batch.is_empty() {
+            return Ok(self.finish_commit(Ok(()), after)?);
+        }
+        self.counts().note_changes(batch.len());
+        let result = txn.propose(batch).wait();
+        Ok(self.finish_commit(result, after)?)
+    }
+
+    /// To be called before the latches are let go.
+    fn finish_commit(
+        &self,
+        result: Result<(), EngineError>,
+        after: AfterCommit,
+    ) -> Result<(), EngineError> {
+        if let Some(moved) = after.moved {
+            moved.settle(&result);
+        }
+        if result.is_err() {
+            self.forget_derived();
+        }
+        result?;
+        after.staged.into_iter().for_each(StagingRow::release);
+        self.reclaimer().ledger().note(after.remains);
+        if !after.effects.is_empty() {
+            self.listeners().show(after.effects);
+        }
+        Ok(())
+    }
+
+    /// What was derived from rows may not be true any more.
+    pub(crate) fn forget_derived(&self) {
+        self.queues().clear();
+        self.ranks().clear();
+    }
+}
+
+/// A commit that was started.
+pub enum Begun {
+    Done(Result<(), EngineError>),
+    /// Waiting for the disk.
+    Pending(Committing),
+}
+
+pub struct Committing {
+    commit: Commit,
+    after: AfterCommit,
+}
+
+/// What follows from a commit that has succeeded.
+struct AfterCommit {
+    moved: Option<MovedDatabases>,
+    staged: Vec<StagingRow>,
+    remains: Remains,
+    effects: Vec<Effect>,
+}
+
+/// The databases of a region, where a commit moves them to.
+struct MovedDatabases {
+    region: Arc<Region>,
+    lead: Option<Arc<Lead>>,
+    indexes: Vec<u64>,
+}
+
+impl MovedDatabases {
+    fn begin(txn: &WriteTxn, indexes: Vec<u64>) -> MovedDatabases {
+        txn.region().databases().note_move();
+        MovedDatabases {
+            region: txn.region().clone(),
+            lead: txn.lead().cloned(),
+            indexes,
+        }
+    }
+
+    /// If others have led the region meanwhile, they may have moved them on; who leads it next reads where they are.
+    fn settle(self, result: &Result<(), EngineError>) {
+        let databases = self.region.databases();
+        let is_last = self.lead.is_some_and(|lead| !lead.is_over());
+        if result.is_ok() && is_last {
+            databases.set(&self.indexes);
+        }
+        databases.note_move();
+    }
+}
+
+impl AfterCommit {
+    fn of(txn: &mut WriteTxn) -> (Batch, AfterCommit) {
+        let (batch, moved) = txn.take_batch();
+        let moved = moved.map(|indexes| MovedDatabases::begin(txn, indexes));
+        let after = AfterCommit {
+            moved,
+            staged: txn.take_staged(),
+            remains: txn.take_remains(),
+            effects: txn.take_effects(),
+        };
+        (batch, after)
+    }
+}
+
+impl Committing {
+    pub async fn finish(self, store: &Store) -> Result<(), EngineError> {
+        let result = self.commit.await;
+        store.finish_commit(result, self.after)
+    }
+
+    /// The same on a thread that may block.
+    pub fn wait(self, store: &Store) -> Result<(), EngineError> {
+        let result = self.commit.wait();
+        store.finish_commit(result, self.after)
+    }
+}
