@@ -88,7 +88,7 @@ impl Served {
     pub fn settle(self, result: &Result<(), String>) {
         let reply = match result {
             Ok(()) => self.reply,
-            Err(reason) => format!("-ERR {reason}\r\n").into_bytes(),
+            Err(reason) => format!("-{reason}\r\n").into_bytes(),
         };
         self.waiter.end(Ending::Served(reply));
     }

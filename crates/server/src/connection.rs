@@ -498,7 +498,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for (place, reason) in failures {
             self.output.extend_from_slice(&written[kept..place.start]);
             let mut writer = Writer::new(&mut self.output, self.session.protocol);
-            writer.error(format!("ERR {reason}"));
+            writer.error(reason);
             kept = place.end;
         }
         self.output.extend_from_slice(&written[kept..]);

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_engine::{EngineOptions, SystemTime};
@@ -13,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::address::Endpoint;
 use crate::config::Flags;
 use crate::connection::Connection;
+use crate::route::Directory;
 use crate::server::Server;
 use crate::turn::Worker;
 
@@ -23,21 +25,38 @@ pub struct InProcess {
 impl InProcess {
     /// Opens the database in `dir`. Nothing is synced, and keys do not expire by themselves.
     pub fn open(dir: &Path) -> Result<InProcess, String> {
-        let mut settings = Flags::default().load()?;
-        settings.dir = dir.to_owned();
-        settings.sync = SyncMode::No;
-        let options = StoreOptions {
+        let options = Self::options()?;
+        let store = Store::open(dir, options).map_err(|error| error.to_string())?;
+        Self::over(store)
+    }
+
+    /// How a store is opened for this.
+    pub fn options() -> Result<StoreOptions, String> {
+        let settings = Flags::default().load()?;
+        Ok(StoreOptions {
             engine: EngineOptions::default(),
-            sync: settings.sync,
+            sync: SyncMode::No,
             databases: settings.databases,
             time: Box::<SystemTime>::default(),
             ranks: Default::default(),
-        };
-        let store = Store::open(dir, options).map_err(|error| error.to_string())?;
+        })
+    }
+
+    /// Over a store that is open.
+    pub fn over(store: Arc<Store>) -> Result<InProcess, String> {
+        let mut settings = Flags::default().load()?;
+        settings.dir = store.engine().path().to_owned();
+        settings.sync = SyncMode::No;
         let server = Server::new(store, settings);
         Ok(InProcess {
             worker: Worker::new(server),
         })
+    }
+
+    /// Says where other regions are led, on a node of a cluster. Once.
+    pub fn direct(&self, directory: Box<dyn Directory>) {
+        // A second one is not asked for anything.
+        let _ = self.worker.server.directory.set(directory);
     }
 
     /// Serves one client to its end. Runs on a `LocalSet`.

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cairn_store::{Effect, Held, WriteTxn};
+use cairn_store::{Effect, Held, WriteTxn, slot};
 
 use crate::blocked::Served;
 use crate::server::Server;
@@ -81,7 +81,9 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec
             let database = database as u32;
             if txn.index_of(database) != index_before {
                 server.watches.touch_all(txn, database, index_before);
-                remade.extend(server.blocked.keys_of(database));
+                let slots = txn.region().slots();
+                let waited_for = server.blocked.keys_of(database).into_iter();
+                remade.extend(waited_for.filter(|(_, name)| slots.contains(&slot(name))));
             }
         }
         if server.tracking.is_on() {

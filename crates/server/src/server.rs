@@ -1,7 +1,7 @@
 //! What all connections share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_store::Store;
@@ -17,6 +17,7 @@ use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::route::Directory;
 use crate::script::Scripts;
 use crate::slowlog::Slowlog;
 use crate::spikes::Spikes;
@@ -49,6 +50,8 @@ pub struct Server {
     /// Room for commands that wait for another server.
     pub migrations: Semaphore,
     pub moves: Moves,
+    /// Where other regions are led; none unless this is a node of a cluster.
+    pub directory: OnceLock<Box<dyn Directory>>,
     pub stats: Stats,
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -88,6 +91,7 @@ impl Server {
             migrations: Semaphore::new(MOST_MIGRATIONS),
             interest,
             moves: Moves::default(),
+            directory: OnceLock::new(),
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),

@@ -11,6 +11,7 @@ use crate::acl::{Context, Denial, User};
 use crate::client::Client;
 use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
+use crate::route::SlotOfKeys;
 use crate::script::Scripts;
 use crate::session::Session;
 use crate::turn::{Call, error_text};
@@ -134,6 +135,14 @@ impl Unit for Exec {
         self.request.clone()
     }
 
+    fn slot(&self) -> SlotOfKeys {
+        let mut slot = SlotOfKeys::default();
+        for (command, args) in &self.queue.calls {
+            args.with(|args| command.keys.visit(args, |key, _| slot.add(key)));
+        }
+        slot
+    }
+
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {
         // It would turn out later: nothing is begun in vain.
         if !scope.is_patient() && self.queue.is_irrevocable() {
@@ -228,6 +237,13 @@ impl Unit for AddWatches {
             names.for_each(|name| request.add(name, Mode::Shared));
         });
         request
+    }
+
+    fn slot(&self) -> SlotOfKeys {
+        let mut slot = SlotOfKeys::default();
+        let names = |args: &Args<'_>| args.rest(1).iter().for_each(|name| slot.add(name));
+        self.0.with(names);
+        slot
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {

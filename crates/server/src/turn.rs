@@ -8,6 +8,9 @@
 //! committed as far as it got, its latches are let go, and only then the command waits, and joins the
 //! turn that runs when it is granted. While a commit of this thread waits for the disk, that is most likely
 //! who holds it: all who wait for that go on together, in one turn.
+//!
+//! In a cluster a turn has a part for each region that its commands are about, with a transaction, latches and a commit of
+//! its own: one that fails takes the replies of its own commands with it, and no others.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +21,14 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, Request, Result, Store, WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, Region, Request, Result, Store, WriteTxn,
 };
 use tokio::sync::Notify;
 
-use crate::blocked::{Place, Served};
+use crate::blocked::Served;
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
+use crate::route;
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
@@ -36,11 +40,46 @@ const STREAM_AFTER: usize = 256 * 1024;
 /// The part of a thread that runs commands.
 pub struct Worker {
     pub server: Arc<Server>,
-    turn: RefCell<Turn>,
+    turns: RefCell<Turns>,
+    /// The end of the turns is scheduled.
+    is_open: Cell<bool>,
+    is_replicated: bool,
     /// Commits that wait for the disk; their latches must not be let go before.
     unfinished: Cell<usize>,
     /// One of them is done.
     finished: Notify,
+}
+
+/// The parts of the turn of a thread.
+struct Turns {
+    /// About no key in particular; on a single machine about all.
+    home: Turn,
+    /// Those about keys of other regions, in a cluster: made anew in each turn.
+    others: Vec<Turn>,
+    /// Among the others, the one that the last command was for; none if that was at home.
+    current: Option<usize>,
+}
+
+impl Turns {
+    fn current(&self) -> &Turn {
+        let other = self.current.and_then(|at| self.others.get(at));
+        other.unwrap_or(&self.home)
+    }
+
+    /// The part about a region, which is the current one from now on.
+    fn enter(&mut self, store: &Arc<Store>, region: &Arc<Region>) -> &mut Turn {
+        if Arc::ptr_eq(region, store.home()) {
+            self.current = None;
+            return &mut self.home;
+        }
+        let is_it = |turn: &Turn| Arc::ptr_eq(turn.txn.region(), region);
+        let at = self.others.iter().position(is_it).unwrap_or_else(|| {
+            self.others.push(Turn::new(store, region));
+            self.others.len() - 1
+        });
+        self.current = Some(at);
+        &mut self.others[at]
+    }
 }
 
 struct Turn {
@@ -49,11 +88,24 @@ struct Turn {
     /// Clients that waited for what was changed, and get their replies with the commit.
     served: Vec<Served>,
     outcome: Rc<Outcome>,
-    /// Its end is scheduled.
-    is_open: bool,
 }
 
-/// How a turn ended, once it has.
+impl Turn {
+    fn new(store: &Arc<Store>, region: &Arc<Region>) -> Turn {
+        Turn {
+            txn: WriteTxn::new(store.clone(), region.clone(), Patience::Short),
+            held: store.latches().none(),
+            served: Vec::new(),
+            outcome: Rc::default(),
+        }
+    }
+
+    fn outcome(&self) -> Option<Rc<Outcome>> {
+        (!self.txn.is_clean()).then(|| self.outcome.clone())
+    }
+}
+
+/// How a turn ended, once it has: an error is the text that clients are told.
 #[derive(Default)]
 pub struct Outcome {
     result: RefCell<Option<Result<(), String>>>,
@@ -137,20 +189,17 @@ impl Call<'_> {
 
 impl Worker {
     pub fn new(server: Arc<Server>) -> Rc<Worker> {
-        let turn = Turn {
-            txn: WriteTxn::new(
-                server.store.clone(),
-                server.store.home().clone(),
-                Patience::Short,
-            ),
-            held: server.store.latches().none(),
-            served: Vec::new(),
-            outcome: Rc::default(),
-            is_open: false,
+        let store = &server.store;
+        let turns = Turns {
+            home: Turn::new(store, store.home()),
+            others: Vec::new(),
+            current: None,
         };
         Rc::new(Worker {
+            turns: RefCell::new(turns),
+            is_open: Cell::new(false),
+            is_replicated: store.is_replicated(),
             server,
-            turn: RefCell::new(turn),
             unfinished: Cell::new(0),
             finished: Notify::new(),
         })
@@ -166,13 +215,18 @@ impl Worker {
         database: u32,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
-        self.turn.borrow().txn.expect_calls(database, named);
+        // Where the rows are is another question in each region of a cluster, and not worth it here.
+        if !self.is_replicated {
+            self.turns.borrow().home.txn.expect_calls(database, named);
+        }
     }
 
     /// The arguments to wait with, where they speak of this moment.
     pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Option<OwnedArgs> {
         let fixed = blocking.fixed?;
-        let mut turn = self.turn.borrow_mut();
+        let mut turns = self.turns.borrow_mut();
+        // What cannot be run here is refused when it is to run.
+        let turn = self.turn_of(&mut turns, call).ok()?;
         turn.txn.mark(call.database);
         turn.txn.sample_time();
         // What cannot be understood is refused when the command runs.
@@ -182,8 +236,11 @@ impl Worker {
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
     /// done nothing. It is `now`, or was just so.
     pub fn run(self: &Rc<Self>, call: &Call<'_>, now: Moment, out: &mut Vec<u8>) -> Step {
-        let mut turn = self.turn.borrow_mut();
-        let turn = &mut *turn;
+        let mut turns = self.turns.borrow_mut();
+        let turn = match self.turn_of(&mut turns, call) {
+            Ok(turn) => turn,
+            Err(error) => return finish(call, Err(error), out),
+        };
         let before = out.len();
         turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
@@ -198,6 +255,18 @@ impl Worker {
         step
     }
 
+    /// The part of the turn that a command is for.
+    #[inline]
+    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn> {
+        if !self.is_replicated {
+            return Ok(&mut turns.home);
+        }
+        // What is refused depends on nothing that is still to be committed.
+        turns.current = None;
+        let region = route::of_call(&self.server, call.command, &call.args)?;
+        Ok(turns.enter(self.store(), &region))
+    }
+
     fn attempt(
         self: &Rc<Self>,
         turn: &mut Turn,
@@ -205,18 +274,23 @@ impl Worker {
         now: Moment,
         out: &mut Vec<u8>,
     ) -> Step {
-        let databases = self.store().home().databases();
-        let moves = databases.moves();
+        if self.is_replicated
+            && let Handler::Exclusive(_) = call.command.handler
+        {
+            // Region by region, which takes several commits.
+            return Step::TooLong;
+        }
+        let moves = turn.txn.region().databases().moves();
         if let Handler::Point(handler) = call.command.handler
             && moves.is_some()
         {
             turn.txn.set_time(now);
             match handler(Point::unlatched(&turn.txn), &call.args) {
                 Err(Error::Unlatched) => {}
-                _ if databases.moves() != moves => {}
+                _ if turn.txn.region().databases().moves() != moves => {}
                 result => {
                     if looked_up(&self.server, call.command, &mut turn.txn, &result) {
-                        self.open(turn);
+                        self.open();
                     }
                     return finish(call, result, out);
                 }
@@ -227,7 +301,7 @@ impl Worker {
             return Step::NeedsLatches(request);
         }
         turn.txn.set_time(now);
-        self.open(turn);
+        self.open();
         if let Some(find) = call.command.finds_keys {
             match find(&turn.txn, &call.args) {
                 Ok(more) if turn.held.try_extend(&more) => {}
@@ -290,14 +364,24 @@ impl Worker {
         request: &Request,
         out: &mut Vec<u8>,
     ) -> Step {
-        let mut turn = self.turn.borrow_mut();
-        let turn = &mut *turn;
+        let mut turns = self.turns.borrow_mut();
+        let turn = match self.is_replicated {
+            false => &mut turns.home,
+            true => match route::of_unit(&self.server, unit) {
+                Ok(region) => turns.enter(self.store(), &region),
+                Err(error) => {
+                    turns.current = None;
+                    Writer::new(out, session.protocol).error(error_text(&error));
+                    return Step::Done;
+                }
+            },
+        };
         if !turn.held.try_extend(request) {
             return Step::NeedsLatches(request.clone());
         }
         turn.txn.mark_unit(session.database);
         turn.txn.sample_time();
-        self.open(turn);
+        self.open();
         let (txn, held) = (&mut turn.txn, &mut turn.held);
         match start_unit(unit, session, txn, held, out) {
             Ok(_) => {
@@ -323,29 +407,40 @@ impl Worker {
     }
 
     /// Makes sure that the turn ends when the connections that are ready now have had their part.
-    fn open(self: &Rc<Self>, turn: &mut Turn) {
-        if !std::mem::replace(&mut turn.is_open, true) {
+    fn open(self: &Rc<Self>) {
+        if !self.is_open.replace(true) {
             let worker = self.clone();
             tokio::task::spawn_local(async move { worker.end_turn() });
         }
     }
 
-    /// The outcome to wait for before replies so far may be sent; none if nothing is uncommitted.
+    /// The outcome to wait for before the reply of the last command may be sent; none if nothing that it depends on is
+    /// uncommitted.
     pub fn outcome(&self) -> Option<Rc<Outcome>> {
-        let turn = self.turn.borrow();
-        (!turn.txn.is_clean()).then(|| turn.outcome.clone())
+        let turns = self.turns.borrow();
+        match self.is_replicated {
+            false => turns.home.outcome(),
+            true => turns.current().outcome(),
+        }
     }
 
     /// Bytes of changes that wait for the end of the turn.
     pub fn pending_bytes(&self) -> usize {
-        self.turn.borrow().txn.pending().bytes()
+        let turns = self.turns.borrow();
+        let others = turns.others.iter().map(|turn| turn.txn.pending().bytes());
+        turns.home.txn.pending().bytes() + others.sum::<usize>()
     }
 
-    /// Brings latches that were waited for into the current turn.
-    pub fn adopt(self: &Rc<Self>, held: Held) {
-        let mut turn = self.turn.borrow_mut();
-        turn.held.adopt(held);
-        self.open(&mut turn);
+    /// The region of the last command.
+    pub fn region(&self) -> Arc<Region> {
+        self.turns.borrow().current().txn.region().clone()
+    }
+
+    /// Brings latches that were waited for into the current turn, for a command of that region.
+    pub fn adopt(self: &Rc<Self>, region: &Arc<Region>, held: Held) {
+        let mut turns = self.turns.borrow_mut();
+        turns.enter(self.store(), region).held.adopt(held);
+        self.open();
     }
 
     /// Whether a commit of this thread waits for the disk.
@@ -370,8 +465,16 @@ impl Worker {
 
     /// Commits what the turn has gathered, and lets go of its latches.
     pub fn end_turn(self: &Rc<Self>) {
-        let mut turn = self.turn.borrow_mut();
-        turn.is_open = false;
+        let mut turns = self.turns.borrow_mut();
+        self.is_open.set(false);
+        self.end(&mut turns.home);
+        turns.current = None;
+        for mut other in turns.others.drain(..) {
+            self.end(&mut other);
+        }
+    }
+
+    fn end(self: &Rc<Self>, turn: &mut Turn) {
         let outcome = std::mem::take(&mut turn.outcome);
         let served = std::mem::take(&mut turn.served);
         if turn.txn.is_clean() {
@@ -408,7 +511,7 @@ fn settle(
     served: Vec<Served>,
     result: Result<(), EngineError>,
 ) {
-    let result = result.map_err(|error| error.to_string());
+    let result = result.map_err(|error| engine_error_text(&error));
     if result.is_err() {
         // Some may wait because of a pop that has not happened.
         server.blocked.retry_all();
@@ -418,7 +521,7 @@ fn settle(
 }
 
 /// Starts a unit. If it breaks off, by a panic too, nothing of it is left. Returns what it makes of the functions.
-fn start_unit(
+pub fn start_unit(
     unit: &mut dyn Unit,
     session: &mut Session,
     txn: &mut WriteTxn,
@@ -477,7 +580,7 @@ pub fn bury_expired(txn: &mut WriteTxn, command: &Command, args: &Args<'_>) -> R
     names.into_iter().try_for_each(|name| txn.bury(name))
 }
 
-fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
+pub fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {
     let mut writer = Writer::new(out, call.protocol);
     match result {
         Ok(Reply::Stream(stream)) => write_stream(stream, &mut writer),
@@ -506,167 +609,17 @@ fn write_stream(mut stream: Box<dyn ReplyStream>, writer: &mut Writer<'_>) -> St
 pub fn error_text(error: &Error) -> Vec<u8> {
     match error {
         Error::Reply(text) => text.to_vec(),
+        Error::Engine(error) => engine_error_text(error).into_bytes(),
         other => format!("ERR {other}").into_bytes(),
     }
 }
 
-/// What a long command answers.
-pub enum LongReply {
-    Whole(Vec<u8>),
-    /// The reply's head; the rest follows.
-    Streaming(Vec<u8>, Box<dyn ReplyStream>),
-    /// It has found nothing, and waits.
-    Waits(Place),
-    /// It is to be run again.
-    Nothing,
-}
-
-/// Runs a command that walks over the keys of a database on a thread of its own. It shows one moment by itself,
-/// that at which its walk was opened, so it needs no latch; unless the databases are moved in just that moment.
-pub fn run_walk(server: &Server, call: &Call<'_>) -> Result<LongReply, StreamError> {
-    let (databases, latches) = (server.store.home().databases(), server.store.latches());
-    if let moves @ Some(_) = databases.moves() {
-        let reply = run_long(server, call, latches.none(), None);
-        if databases.moves() == moves {
-            return reply;
-        }
+/// The same of one below the commit point. What is not known is told by a word of its own, on which no client tries
+/// again by itself; what was certainly not done, by one on which clients do.
+pub fn engine_error_text(error: &EngineError) -> String {
+    match error {
+        EngineError::NotLeading | EngineError::Outdated => format!("TRYAGAIN {error}"),
+        EngineError::InDoubt => format!("INDOUBT {error}"),
+        other => format!("ERR {other}"),
     }
-    let held = latches.acquire_blocking(Request::default());
-    run_long(server, call, held, None)
-}
-
-/// Runs a long command to its end on the thread of its own it needs: latches are held, nothing else is
-/// under way. `order` is that of its place among those who wait, if it has had one.
-pub fn run_long(
-    server: &Server,
-    call: &Call<'_>,
-    mut held: Held,
-    order: Option<u64>,
-) -> Result<LongReply, StreamError> {
-    let mut txn = WriteTxn::new(
-        server.store.clone(),
-        server.store.home().clone(),
-        Patience::Long,
-    );
-    txn.begin(call.database);
-    // Nobody waits while holding: what is missing is asked for together with the rest, and looked for anew.
-    while let Some(find) = call.command.finds_keys
-        && let Ok(more) = find(&txn, &call.args)
-        && !held.try_extend(&more)
-    {
-        let mut request = call.request();
-        request.join(more);
-        held.let_go();
-        held = server.store.latches().acquire_blocking(request);
-        txn.begin(call.database);
-    }
-    let mut out = Vec::new();
-    let step = match call.command.handler {
-        Handler::Point(handler) => {
-            let result = handler(Point::latched(&txn), &call.args);
-            show_misses(server, call.command, &mut txn, &result);
-            finish(call, result, &mut out)
-        }
-        Handler::Read(handler) => {
-            let result = handler(&txn, &call.args);
-            show_misses(server, call.command, &mut txn, &result);
-            finish(call, result, &mut out)
-        }
-        Handler::Write(handler) | Handler::Exclusive(handler) => {
-            let buried = bury_expired(&mut txn, call.command, &call.args);
-            let mut result = buried.and_then(|()| handler(&mut txn, &call.args));
-            if result.is_ok()
-                && let Err(error) = commit_long(server, &mut txn, &mut held, call.client, None)
-            {
-                result = Err(error);
-            }
-            finish(call, result, &mut out)
-        }
-        Handler::Blocking(blocking) => match (blocking.attempt)(&mut txn, &call.args, None) {
-            Ok(None) => {
-                let Some(client) = server.clients.get(call.client) else {
-                    return Ok(LongReply::Nothing);
-                };
-                // The latches are still held: nothing has come between.
-                let place = server.blocked.enter(&client, call, blocking, order);
-                return Ok(LongReply::Waits(place));
-            }
-            Ok(Some(reply)) => {
-                let committed = commit_long(server, &mut txn, &mut held, call.client, None);
-                finish(call, committed.map(|()| reply), &mut out)
-            }
-            Err(error) => finish(call, Err(error), &mut out),
-        },
-        // None of these does much.
-        Handler::Effect(_)
-        | Handler::Unit(_)
-        | Handler::Session(_)
-        | Handler::Admin(_)
-        | Handler::Container => Step::Done,
-    };
-    match step {
-        Step::Streaming(rest) => Ok(LongReply::Streaming(out, rest)),
-        Step::Broken(error) => Err(error),
-        _ => Ok(LongReply::Whole(out)),
-    }
-}
-
-/// A command that reads changes nothing, but what it missed may be news.
-fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &Result<Reply>) {
-    if looked_up(server, command, txn, result) {
-        // Nothing but news, which cannot fail to be shown.
-        let _ = server.store.commit_blocking(txn);
-    }
-}
-
-/// The same for a unit, which may turn out to need more than it holds: then it has been undone, there is no reply, and
-/// it is to run alone.
-pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
-    let server = session.server.clone();
-    let mut txn = WriteTxn::new(
-        server.store.clone(),
-        server.store.home().clone(),
-        Patience::Long,
-    );
-    let mut out = Vec::new();
-    let mut held = held;
-    txn.mark_unit(session.database);
-    txn.sample_time();
-    let result = start_unit(unit, session, &mut txn, &mut held, &mut out);
-    if let Err(Error::Unlatched) = result {
-        return None;
-    }
-    let result = result.and_then(|functions| {
-        commit_long(&server, &mut txn, &mut held, session.client.id, functions)
-    });
-    if let Err(error) = result {
-        out.clear();
-        Writer::new(&mut out, session.protocol).error(error_text(&error));
-    }
-    Some(out)
-}
-
-/// Commits what has been done on a thread that may block.
-fn commit_long(
-    server: &Server,
-    txn: &mut WriteTxn,
-    held: &mut Held,
-    client: u64,
-    functions: Option<Arc<View>>,
-) -> Result<()> {
-    let mut served = Vec::new();
-    if server.interest.is_any() {
-        interest::attend(server, txn, held, Some(client), &mut served);
-    }
-    let result = server.store.commit_blocking(txn);
-    if let (Ok(()), Some(functions)) = (&result, functions) {
-        server.scripts.functions.install(functions);
-    }
-    held.let_go();
-    let told = match &result {
-        Ok(()) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    };
-    served.into_iter().for_each(|served| served.settle(&told));
-    result
 }

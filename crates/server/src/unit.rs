@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Error, Held, Point, Request, Result, WriteTxn};
+use cairn_store::{Error, Held, Point, Request, Result, WriteTxn, slot};
 
 use crate::command::{Args, Command, Flag, Handler};
+use crate::route::SlotOfKeys;
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
@@ -18,6 +19,11 @@ use crate::turn::{Call, bury_expired, looked_up};
 pub trait Unit: Send {
     /// The latches it needs, as far as it knows beforehand.
     fn request(&self) -> Request;
+
+    /// The keys it names, which say in a cluster where it runs.
+    fn slot(&self) -> SlotOfKeys {
+        SlotOfKeys::default()
+    }
 
     /// Runs, and appends its reply. It stops, and is started again elsewhere, when it meets [`Error::TooLong`] (then
     /// on a thread of its own) or [`Error::Unlatched`] (then alone). With any other error nothing has happened,
@@ -80,6 +86,11 @@ impl<'a> Scope<'a> {
         if command.is_irrevocable() {
             self.make_final()?;
         }
+        if self.txn.store().is_replicated()
+            && let Err(error) = self.check_region(command, args)
+        {
+            return or_error(Err(error));
+        }
         match command.handler {
             Handler::Session(handler) if command.has(Flag::PubSub) => {
                 return self.subscribe(command, handler, args);
@@ -141,6 +152,27 @@ impl<'a> Scope<'a> {
             looked_up(&self.session.server, command, self.txn, &result);
         }
         or_error(result)
+    }
+
+    /// In a cluster all that a unit does is about keys of its region: it becomes one batch there.
+    fn check_region(&self, command: &Command, args: &Args<'_>) -> Result<()> {
+        if let Handler::Exclusive(_) = command.handler {
+            let name = command.full_name;
+            return Err(Error::reply(format!(
+                "ERR {name} is not possible inside a transaction in a cluster"
+            )));
+        }
+        let slots = self.txn.region().slots();
+        let mut is_elsewhere = false;
+        command.keys.visit(args, |key, _| {
+            is_elsewhere |= !slots.contains(&slot(key));
+        });
+        match is_elsewhere {
+            true => Err(Error::fixed(
+                "ERR Script attempted to access a non local key in a cluster node",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Makes sure that the unit is not started again: it may take its time, and has every latch.

@@ -150,7 +150,10 @@ impl Watch {
         }
         // That a key expires, or a field, is nobody's command.
         for watched in self.keys.iter().filter(|key| key.existed) {
-            let key = Key::new(txn.index_of(watched.database), &watched.name);
+            // That of a region that is led elsewhere by now may have changed there.
+            let Some(key) = txn.key_of_any_region(watched.database, &watched.name) else {
+                return Ok(true);
+            };
             let is_gone = txn.peek(&key)?.is_none();
             if is_gone || keys::has_lost_fields(txn, &key, watched.since_ms)? {
                 return Ok(true);

@@ -1,295 +1,312 @@
-//! Three nodes in one process, with real engines and logs, and sockets between them.
-// All of it is a test, and a panic is how it fails.
+//! A node of a cluster, without the others: commands go to the regions of their keys, each of which is committed by
+//! itself; and what names no key goes through all that the node leads.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use cairn_encoding::metadata::{Body, Metadata};
-use cairn_encoding::row::RowKey;
-use cairn_encoding::system::{SystemKey, value as system_value};
-use cairn_engine::{
-    Batch, Checksum, Clock, Descriptor, Engine, EngineOptions, Family, Maxima, Regions, Slots,
-    SystemTime,
-};
-use cairn_raft::{Applied, Config, Identity, Log, Member, Node, Outcome, Role, Tcp};
-use cairn_server::cluster::{RegionMachine, WRONG_EPOCH};
+use cairn_engine::{Batch, Commit, Committer, EngineError, LocalCommitter, SyncMode};
+use cairn_server::in_process::InProcess;
+use cairn_server::route::Directory;
+use cairn_store::{Placement, Store, slot};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
 
-const NODES: u64 = 3;
-const REGION: u64 = 1;
-const EPOCH: u64 = 5;
-const INDEX: u64 = 1;
-
-fn key(number: u64) -> Vec<u8> {
-    let name = format!("key:{number}");
-    let key = name.as_bytes();
-    RowKey::Metadata { index: INDEX, key }.encode()
+/// What becomes of commits.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Applied,
+    /// Another leads by now.
+    Refused,
+    /// Nobody knows.
+    Unknown,
 }
 
-fn value(number: u64) -> Vec<u8> {
-    let body = Body::Inline(&[number as u8; 1000]);
-    Metadata { expire_ms: 0, body }.encode()
+type Fates = Arc<Mutex<HashMap<u64, Fate>>>;
+
+struct Log {
+    region: u64,
+    fates: Fates,
+    local: Arc<LocalCommitter>,
 }
 
-fn region(epoch: u64) -> Descriptor {
-    let slots = Slots::ALL;
-    Descriptor { slots, epoch }
-}
-
-struct Running {
-    node: Arc<Node>,
-    regions: Arc<Regions>,
-    serving: JoinHandle<()>,
-}
-
-struct Cluster {
-    dirs: Vec<TempDir>,
-    addresses: Vec<String>,
-    running: Vec<Option<Running>>,
-}
-
-/// Little log is kept, so that whoever was away needs a snapshot.
-fn config() -> Config {
-    Config {
-        log_bytes: 64 * 1024,
-        log_bytes_limit: 128 * 1024,
-        failure: Arc::new(|reason| panic!("{reason}")),
-        ..Config::default()
+impl Committer for Log {
+    fn commit(&self, batch: Batch) -> Commit {
+        let (done, outcome) = oneshot::channel();
+        let fate = self.fates.lock().unwrap().get(&self.region).copied();
+        let local = self.local.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(1));
+            let _ = done.send(match fate {
+                None | Some(Fate::Applied) => local.commit(batch).wait(),
+                Some(Fate::Refused) => Err(EngineError::NotLeading),
+                Some(Fate::Unknown) => Err(EngineError::InDoubt),
+            });
+        });
+        Commit::Pending(outcome)
     }
 }
 
-impl Cluster {
-    async fn new() -> Cluster {
-        let mut cluster = Cluster {
-            dirs: (0..NODES).map(|_| TempDir::new().unwrap()).collect(),
-            addresses: Vec::new(),
-            running: (0..NODES).map(|_| None).collect(),
-        };
-        let mut listeners = Vec::new();
-        for _ in 0..NODES {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            cluster
-                .addresses
-                .push(listener.local_addr().unwrap().to_string());
-            listeners.push(listener);
-        }
-        for (id, listener) in (1..).zip(listeners) {
-            cluster.start(id, listener);
-            let running = cluster.running(id);
-            running.regions.create(&[(REGION, region(EPOCH))]).unwrap();
-            running.node.start(REGION, id).await.unwrap();
-        }
-        let members = (1..=NODES).map(|id| Member {
-            replica: id,
-            node: id,
+struct Elsewhere;
+
+impl Directory for Elsewhere {
+    fn leader_of(&self, slot: u16) -> Option<String> {
+        (slot < 8000).then(|| "10.0.0.2:6379".to_string())
+    }
+}
+
+/// Three regions; the last begins at slot 11000.
+const REGIONS: [(u64, u16, u16); 3] = [(5, 0, 5000), (6, 5000, 11_000), (7, 11_000, 16384)];
+
+struct Node {
+    // Before its log, whose threads use the engine.
+    server: InProcess,
+    store: Arc<Store>,
+    local: Arc<LocalCommitter>,
+    fates: Fates,
+    _directory: TempDir,
+}
+
+impl Node {
+    fn new() -> Node {
+        let directory = tempfile::tempdir().unwrap();
+        let options = InProcess::options().unwrap();
+        let store = Store::open_replicated(directory.path(), options).unwrap();
+        let (engine, clock) = (store.engine().clone(), store.clock().clone());
+        let local = LocalCommitter::new(engine, clock, SyncMode::No).unwrap();
+        let placed = REGIONS.map(|(id, from, to)| Placement {
+            id,
+            slots: from..to,
+            epoch: 0,
         });
-        let members: Vec<Member> = members.collect();
-        cluster
-            .running(1)
-            .node
-            .initialize(REGION, &members)
-            .await
+        store.place_regions(&placed, &[]).unwrap();
+        let server = InProcess::over(store.clone()).unwrap();
+        server.direct(Box::new(Elsewhere));
+        let node = Node {
+            server,
+            store,
+            local: Arc::new(local),
+            fates: Fates::default(),
+            _directory: directory,
+        };
+        for (term, (id, ..)) in (1..).zip(REGIONS) {
+            node.lead(id, term);
+        }
+        node
+    }
+
+    fn lead(&self, region: u64, term: u64) {
+        let log = Log {
+            region,
+            fates: self.fates.clone(),
+            local: self.local.clone(),
+        };
+        self.store
+            .became_leader(region, term, Box::new(log))
             .unwrap();
-        cluster
     }
 
-    fn start(&mut self, id: u64, listener: TcpListener) {
-        let at = id as usize - 1;
-        let tcp = Tcp::new(Identity {
-            cluster: 7,
-            node: id,
-            secret: b"secret".to_vec(),
-        });
-        for (other, address) in (1..).zip(&self.addresses) {
-            tcp.set_address(other, address.clone());
-        }
-        let settings = EngineOptions {
-            memory: 64 << 20,
-            ..EngineOptions::default()
+    fn decide(&self, region: u64, fate: Fate) {
+        self.fates.lock().unwrap().insert(region, fate);
+    }
+
+    /// What a client is answered that sends all of this at once.
+    fn ask(&self, requests: &str) -> String {
+        self.talk(async |client: &mut DuplexStream| {
+            client.write_all(requests.as_bytes()).await.unwrap();
+        })
+    }
+
+    /// The same for one that does more than send; then it says goodbye.
+    fn talk(&self, talk: impl AsyncFnOnce(&mut DuplexStream)) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (mut client, stream) = tokio::io::duplex(1024 * 1024);
+        let talk = async {
+            talk(&mut client).await;
+            client.write_all(b"QUIT\r\n").await.unwrap();
+            let mut replies = Vec::new();
+            client.read_to_end(&mut replies).await.unwrap();
+            replies
         };
-        let path = self.dirs[at].path();
-        let engine = Engine::open_in_cluster(&path.join("data"), &settings).unwrap();
-        let engine = Arc::new(engine);
-        let clock = Arc::new(Clock::new(Box::<SystemTime>::default()));
-        let regions = Arc::new(Regions::open(engine, clock).unwrap());
-        regions.engine().start_filters();
-        let log = Log::open(&path.join("raft"), &config()).unwrap();
-        let machine = Arc::new(RegionMachine::new(regions.clone()));
-        let node = Node::new(id, config(), log, machine, tcp.clone());
-        let service = node.clone();
-        let serving = tokio::spawn(async move {
-            tcp.serve(listener, service).await.unwrap();
-        });
-        self.running[at] = Some(Running {
-            node,
-            regions,
-            serving,
-        });
-    }
-
-    fn running(&self, id: u64) -> &Running {
-        self.running[id as usize - 1].as_ref().unwrap()
-    }
-
-    async fn stop(&mut self, id: u64) {
-        if let Some(running) = self.running[id as usize - 1].take() {
-            running.serving.abort();
-            running.node.shut_down().await;
-            // Tasks that are about to end hold the engine and the log.
-            let (node, regions) = (
-                Arc::downgrade(&running.node),
-                Arc::downgrade(&running.regions),
-            );
-            drop(running);
-            while node.strong_count() + regions.strong_count() > 0 {
-                sleep(Duration::from_millis(10)).await;
-            }
-        }
-    }
-
-    async fn restart(&mut self, id: u64) {
-        let address = self.addresses[id as usize - 1].clone();
-        let listener = TcpListener::bind(address).await.unwrap();
-        let raft = self.dirs[id as usize - 1].path().join("raft");
-        while Log::open(&raft, &config()).is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-        self.start(id, listener);
-        self.running(id).node.start(REGION, id).await.unwrap();
-    }
-
-    async fn leader(&self) -> (u64, u64) {
-        loop {
-            for running in self.running.iter().flatten() {
-                let node = &running.node;
-                if let Role::Leader { term, ready: true } = node.role(REGION)
-                    && node.read_barrier(REGION).await.is_ok()
-                {
-                    return (node.id(), term);
-                }
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    async fn propose(&self, epoch: u64, batch: &Batch) -> Bytes {
-        loop {
-            let (leader, term) = self.leader().await;
-            let payload = Bytes::from(batch.encode(Maxima::default()));
-            let node = &self.running(leader).node;
-            match node.propose(REGION, term, epoch, payload).await {
-                Outcome::Applied { response, .. } => return response,
-                Outcome::Unknown => panic!("nothing failed in between"),
-                _ => {}
-            }
-        }
-    }
-
-    /// Keys by number, with values of a kilobyte.
-    async fn commit(&self, numbers: std::ops::Range<u64>) {
-        for number in numbers {
-            let mut batch = Batch::new();
-            batch.put(Family::Metadata, &key(number), value(number));
-            assert_eq!(self.propose(EPOCH, &batch).await, Bytes::new());
-        }
-    }
-
-    /// What each node holds, once all are at the same place.
-    async fn agreed(&self) -> Checksum {
-        loop {
-            let sums = self.running.iter().flatten();
-            let sums = sums.map(|running| running.regions.checksum(REGION).unwrap());
-            let sums: Vec<(Applied, Checksum)> = sums.collect();
-            if sums
-                .iter()
-                .all(|(applied, _)| applied.last == sums[0].0.last)
-            {
-                assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
-                return sums[0].1;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    fn count_shown(&self, number: u64) -> usize {
-        let shown = (1..=NODES).filter(|id| self.shown(*id, number).is_some());
-        shown.count()
-    }
-
-    fn shown(&self, id: u64, number: u64) -> Option<Vec<u8>> {
-        let engine = self.running(id).regions.engine();
-        let value = engine.get(Family::Metadata, &key(number)).unwrap();
-        value.map(|value| value.to_vec())
+        let both = async { tokio::join!(self.server.serve(stream), talk).1 };
+        let limited = async { tokio::time::timeout(Duration::from_secs(20), both).await };
+        let replies = LocalSet::new().block_on(&runtime, limited).unwrap();
+        let replies = String::from_utf8(replies).unwrap();
+        replies.strip_suffix("+OK\r\n").unwrap().to_string()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_was_away_for_longer_than_the_log_comes_back_by_snapshot() {
-    let mut cluster = Cluster::new().await;
-    let mut first = Batch::new();
-    let database = SystemKey::Database {
-        region: REGION,
-        number: 0,
-    };
-    let index = system_value::encode_database(INDEX);
-    first.put(Family::Meta, &database.encode(), index);
-    assert_eq!(cluster.propose(EPOCH, &first).await, Bytes::new());
-    cluster.commit(0..20).await;
-    cluster.agreed().await;
-
-    let (leader, _) = cluster.leader().await;
-    let away = leader % NODES + 1;
-    let left_at = cluster.running(away).regions.applied(REGION).unwrap().last;
-    cluster.stop(away).await;
-    // Some that it has are deleted, and many come that it has not: more than the log keeps.
-    let mut deleted = Batch::new();
-    (0..10).for_each(|number| deleted.delete(Family::Metadata, &key(number)));
-    assert_eq!(cluster.propose(EPOCH, &deleted).await, Bytes::new());
-    cluster.commit(20..400).await;
-    let expected = cluster.agreed().await;
-    let (leader, _) = cluster.leader().await;
-    let status = || cluster.running(leader).node.status(REGION).unwrap();
-    while status().purged <= left_at {
-        sleep(Duration::from_millis(50)).await;
-    }
-    cluster.restart(away).await;
-    assert_eq!(cluster.agreed().await, expected);
-    assert_eq!(cluster.shown(away, 5), None);
-    assert_eq!(cluster.shown(away, 15), Some(value(15)));
-    assert_eq!(cluster.shown(away, 399), Some(value(399)));
-    // And it takes part again: with another one gone it is needed.
-    let other = (1..=NODES).find(|id| *id != away && *id != leader).unwrap();
-    cluster.stop(other).await;
-    cluster.commit(400..410).await;
-    assert_eq!(cluster.agreed().await.rows, expected.rows + 10);
-    cluster.restart(other).await;
-    assert_eq!(cluster.agreed().await.rows, expected.rows + 10);
+/// The `n`-th name of a region.
+fn name(region: u64, n: usize) -> String {
+    let (_, from, to) = REGIONS.into_iter().find(|(id, ..)| *id == region).unwrap();
+    let names = (0..).map(|n| format!("key{n}"));
+    let mut inside = names.filter(|name| (from..to).contains(&slot(name.as_bytes())));
+    inside.nth(n).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_batch_of_another_epoch_changes_nothing() {
-    let cluster = Cluster::new().await;
-    let mut batch = Batch::new();
-    batch.put(Family::Metadata, &key(1), value(1));
-    assert_eq!(cluster.propose(EPOCH + 1, &batch).await, WRONG_EPOCH);
-    // The region becomes another, by its own log.
-    let mut change = Batch::new();
-    let descriptor = SystemKey::RegionDescriptor { region: REGION };
-    change.put(
-        Family::Meta,
-        &descriptor.encode(),
-        region(EPOCH + 1).encode(),
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+#[test]
+fn a_pipeline_goes_to_the_regions_of_its_keys() {
+    let node = Node::new();
+    let (mut requests, mut replies) = (String::new(), String::new());
+    for n in 0..20 {
+        for region in [5, 6, 7] {
+            let name = name(region, n);
+            requests += &format!("SET {name} {n}\r\nGET {name}\r\nHSET {{{name}}}h field {n}\r\n");
+            replies += &format!("+OK\r\n{}:1\r\n", bulk(&n.to_string()));
+        }
+    }
+    assert_eq!(node.ask(&requests), replies);
+    assert_eq!(node.ask("DBSIZE\r\n"), ":120\r\n");
+    let lua = format!(
+        "EVAL \"return redis.call('incr', KEYS[1])\" 1 {}\r\n",
+        name(6, 3)
     );
-    assert_eq!(cluster.propose(EPOCH, &change).await, Bytes::new());
-    assert_eq!(cluster.propose(EPOCH, &batch).await, WRONG_EPOCH);
-    cluster.agreed().await;
-    assert_eq!(cluster.count_shown(1), 0);
-    assert_eq!(cluster.propose(EPOCH + 1, &batch).await, Bytes::new());
-    cluster.agreed().await;
-    assert_eq!(cluster.count_shown(1), 3);
+    assert_eq!(node.ask(&lua), ":4\r\n");
+    let exec = format!("MULTI\r\nINCR {0}\r\nDBSIZE\r\nEXEC\r\n", name(7, 5));
+    let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:6\r\n:120\r\n";
+    assert_eq!(node.ask(&exec), queued);
+}
+
+#[test]
+fn a_commit_that_fails_takes_its_own_replies_only() {
+    let node = Node::new();
+    let [five, six, seven] = [5, 6, 7].map(|region| name(region, 0));
+    node.decide(6, Fate::Refused);
+    node.decide(7, Fate::Unknown);
+    let requests = format!(
+        "SET {five} a\r\nSET {six} b\r\nGET {six}\r\nSET {seven} c\r\nGET {five}\r\nPING\r\nDEL {seven}\r\n"
+    );
+    let refused = "-TRYAGAIN another node leads these slots\r\n";
+    let unknown =
+        "-INDOUBT it is not known whether the changes were made, and whether they will be\r\n";
+    let replies = format!("+OK\r\n{refused}{refused}{unknown}$1\r\na\r\n+PONG\r\n{unknown}");
+    assert_eq!(node.ask(&requests), replies);
+    // Nothing is left of what was refused.
+    node.decide(6, Fate::Applied);
+    assert_eq!(
+        node.ask(&format!("GET {six}\r\nGET {five}\r\n")),
+        "$-1\r\n$1\r\na\r\n"
+    );
+    // Nor of a unit, or of a command on a thread of its own.
+    node.decide(6, Fate::Refused);
+    let exec = format!("MULTI\r\nSET {six} d\r\nEXEC\r\n");
+    assert_eq!(node.ask(&exec), format!("+OK\r\n+QUEUED\r\n{refused}"));
+    node.decide(6, Fate::Applied);
+    assert_eq!(node.ask(&format!("EXISTS {six}\r\n")), ":0\r\n");
+}
+
+#[test]
+fn what_is_led_elsewhere_is_refused() {
+    let node = Node::new();
+    let [five, six, seven] = [5, 6, 7].map(|region| name(region, 0));
+    node.store.lost_leadership(5);
+    node.store.lost_leadership(7);
+    let moved = format!("-MOVED {} 10.0.0.2:6379\r\n", slot(five.as_bytes()));
+    let down = "-CLUSTERDOWN Hash slot not served\r\n";
+    let requests =
+        format!("SET {six} a\r\nGET {five}\r\nGET {seven}\r\nMGET {five} {six}\r\nGET {six}\r\n");
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    assert_eq!(
+        node.ask(&requests),
+        format!("+OK\r\n{moved}{down}{crossed}$1\r\na\r\n")
+    );
+    let script = format!("EVAL \"return redis.call('get', '{five}')\" 1 {six}\r\n");
+    assert!(node.ask(&script).contains("non local key"));
+    let exec = format!("MULTI\r\nGET {six}\r\nGET {seven}\r\nEXEC\r\n");
+    assert!(node.ask(&exec).ends_with(crossed));
+    let sort = format!("SORT {six} BY w_*\r\n");
+    assert!(node.ask(&sort).contains("denied in cluster mode"));
+    node.lead(7, 9);
+    assert_eq!(node.ask(&format!("GET {seven}\r\n")), "$-1\r\n");
+}
+
+#[test]
+fn commands_over_all_keys_go_region_by_region() {
+    let node = Node::new();
+    let mut names = Vec::new();
+    for region in [5, 6, 7] {
+        names.extend((0..40).map(|n| name(region, n)));
+    }
+    let sets: String = names
+        .iter()
+        .map(|name| format!("SET {name} v\r\n"))
+        .collect();
+    assert_eq!(node.ask(&sets), "+OK\r\n".repeat(120));
+    let all = node.ask("KEYS *\r\n");
+    assert!(all.starts_with("*120\r\n"));
+    assert!(names.iter().all(|name| all.contains(&bulk(name))));
+    let (mut cursor, mut found, mut steps) = ("0".to_string(), String::new(), 0);
+    loop {
+        let step = node.ask(&format!("SCAN {cursor} COUNT 7\r\n"));
+        let mut lines = step.split("\r\n").skip(2);
+        cursor = lines.next().unwrap().to_string();
+        found += &step;
+        steps += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(steps >= 18, "{steps} steps");
+    assert!(names.iter().all(|name| found.contains(&bulk(name))));
+    assert_ne!(node.ask("RANDOMKEY\r\n"), "$-1\r\n");
+    // Those that are led elsewhere are not this node's.
+    node.store.lost_leadership(6);
+    assert_eq!(node.ask("DBSIZE\r\n"), ":80\r\n");
+    assert!(node.ask("KEYS *\r\n").starts_with("*80\r\n"));
+    assert_eq!(
+        node.ask("FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n"),
+        "+OK\r\n:0\r\n$-1\r\n"
+    );
+    assert_eq!(node.ask("FLUSHALL NONSENSE\r\n"), "-ERR syntax error\r\n");
+    node.lead(6, 9);
+    assert_eq!(node.ask("DBSIZE\r\n"), ":40\r\n");
+    let refused = node.ask("MULTI\r\nFLUSHALL\r\nEXEC\r\n");
+    assert!(refused.contains("not possible inside a transaction in a cluster"));
+}
+
+#[test]
+fn who_waits_for_a_key_is_served_by_its_region() {
+    let node = Node::new();
+    let [five, seven] = [5, 7].map(|region| name(region, 0));
+    // Both wait for keys of the same index. A flush of one region must not hand out what is in another.
+    let (mut waiting, stream) = tokio::io::duplex(1024);
+    let serve = node.server.serve(stream);
+    let waiter = async {
+        let request = format!("BLPOP {seven} 10\r\n");
+        waiting.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = vec![0; 1024];
+        let length = waiting.read(&mut reply).await.unwrap();
+        drop(waiting);
+        String::from_utf8_lossy(&reply[..length]).to_string()
+    };
+    let (mut client, other) = tokio::io::duplex(1024);
+    let serve_other = node.server.serve(other);
+    let pusher = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let requests =
+            format!("RPUSH {five} x\r\nFLUSHALL\r\nRPUSH {five} y\r\nRPUSH {seven} z\r\nQUIT\r\n");
+        client.write_all(requests.as_bytes()).await.unwrap();
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).await.unwrap();
+        replies
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let all = async { tokio::join!(serve, waiter, serve_other, pusher) };
+    let (_, popped, _, pushed) = LocalSet::new().block_on(&runtime, all);
+    assert_eq!(pushed, ":1\r\n+OK\r\n:1\r\n:1\r\n+OK\r\n");
+    assert_eq!(popped, format!("*2\r\n{}{}", bulk(&seven), bulk("z")));
+    assert_eq!(node.ask("DBSIZE\r\n"), ":1\r\n");
 }

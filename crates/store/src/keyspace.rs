@@ -6,6 +6,8 @@
 //! once), the slot is searched for a key with that hash, and if it has been deleted meanwhile, the slot
 //! is started again. So whatever stays for the whole scan is returned at least once.
 
+pub mod everywhere;
+
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::ops::Range;
@@ -50,6 +52,13 @@ struct Told {
 }
 
 impl Told {
+    /// Before the first key.
+    const NOTHING: Told = Told {
+        kind: Type::String,
+        expire_ms: 0,
+        ends_ms: 0,
+    };
+
     fn of_metadata(value: &[u8]) -> Result<Told> {
         Ok(Told {
             kind: type_of(value)?,
@@ -63,8 +72,9 @@ impl Told {
 pub struct Walk {
     metadata: Rows,
     legacy: Option<LegacyRows>,
-    /// The key last met, as its metadata row.
+    /// The key last met, as its metadata row, and what it told.
     current: Vec<u8>,
+    told: Told,
     /// A metadata row that was read but comes after the next legacy row.
     ahead: Option<(Vec<u8>, Told)>,
 }
@@ -92,6 +102,7 @@ impl Walk {
             metadata: txn.rows(Family::Metadata, from, upper, Direction::Forward),
             legacy,
             current: Vec::new(),
+            told: Told::NOTHING,
             ahead: None,
         }
     }
@@ -109,6 +120,7 @@ impl Walk {
             metadata: rows(Family::Metadata),
             legacy,
             current: Vec::new(),
+            told: Told::NOTHING,
             ahead: None,
         }
     }
@@ -127,27 +139,38 @@ impl Walk {
     /// The next key.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Met<'_>>> {
-        let told = if self.legacy.is_none() {
-            // The ordinary case: one kind of rows.
-            let Some((key, value)) = self.metadata.next()? else {
-                return Ok(None);
-            };
-            self.current.clear();
-            self.current.extend_from_slice(key);
-            Told::of_metadata(value)?
-        } else {
-            match self.next_merged()? {
-                Some(told) => told,
-                None => return Ok(None),
-            }
+        match self.advance()? {
+            true => self.met().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Goes on to the next key; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        if self.legacy.is_some() {
+            let told = self.next_merged()?;
+            self.told = told.unwrap_or(self.told);
+            return Ok(told.is_some());
+        }
+        // The ordinary case: one kind of rows.
+        let Some((key, value)) = self.metadata.next()? else {
+            return Ok(false);
         };
+        self.current.clear();
+        self.current.extend_from_slice(key);
+        self.told = Told::of_metadata(value)?;
+        Ok(true)
+    }
+
+    /// The key that it has come to.
+    fn met(&self) -> Result<Met<'_>> {
         let (_, name) = RowKey::decode_metadata(&self.current)?.index_and_key();
-        Ok(Some(Met {
+        Ok(Met {
             name,
-            kind: told.kind,
-            expire_ms: told.expire_ms,
-            ends_ms: told.ends_ms,
-        }))
+            kind: self.told.kind,
+            expire_ms: self.told.expire_ms,
+            ends_ms: self.told.ends_ms,
+        })
     }
 
     fn next_merged(&mut self) -> Result<Option<Told>> {

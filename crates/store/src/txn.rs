@@ -16,6 +16,7 @@ use cairn_encoding::field_expiry::FieldTimes;
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, ends_ms, has_expired};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::slot::slot;
 use cairn_encoding::stream;
 use cairn_engine::{Batch, Commit, Direction, EngineError, Family, Moment, Rows, Value};
 
@@ -359,6 +360,24 @@ impl ReadTxn {
         }
     }
 
+    /// Reads about keys of any region, at the same moment and with what is left of the same allowance.
+    pub(crate) fn beside<T>(
+        &self,
+        region: &Arc<Region>,
+        read: impl FnOnce(&ReadTxn) -> Result<T>,
+    ) -> Result<T> {
+        if Arc::ptr_eq(region, &self.region) {
+            return read(self);
+        }
+        let (store, region) = (self.store.clone(), region.clone());
+        let mut other = ReadTxn::new(store, region, None, Patience::Long);
+        (other.database, other.now_ms) = (self.database, self.now_ms);
+        other.work_left.set(self.work_left.get());
+        let result = read(&other);
+        self.work_left.set(other.work_left.get());
+        result
+    }
+
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -412,6 +431,17 @@ impl ReadTxn {
     #[inline]
     pub fn key(&self, name: &[u8]) -> Key {
         Key::new(self.index(), name)
+    }
+
+    /// A key that may be one of another region; none if this node does not lead that.
+    pub fn key_of_any_region(&self, database: u32, name: &[u8]) -> Option<Key> {
+        if self.store.is_replicated() && !self.region.slots().contains(&slot(name)) {
+            let regions = self.store.regions();
+            let region = regions.with_slot(slot(name))?;
+            let index = region.databases().index_of(database);
+            return region.is_led().then(|| Key::new(index, name));
+        }
+        Some(Key::new(self.index_of(database), name))
     }
 
     /// To be called once per row in every walk (reads of single rows count by themselves): a command that

@@ -1,9 +1,9 @@
 //! Commands on keys, whatever they hold.
 
 use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer, glob};
+use cairn_store::keyspace::everywhere::{self, Walks};
 use cairn_store::{
-    Error, EventClass, Key, Point, ReadTxn, Result, Type, WriteTxn, count_keys, databases, keys,
-    keyspace,
+    Error, EventClass, Key, Point, ReadTxn, Result, Type, WriteTxn, databases, keys, keyspace,
 };
 
 use super::args::{self, Args};
@@ -405,7 +405,7 @@ fn all_names(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         pattern: args[1].to_vec(),
         now_ms: txn.now_ms(),
     };
-    let mut walk = keyspace::Walk::whole(txn);
+    let mut walk = Walks::open(txn)?;
     let mut names = Vec::new();
     let mut count = 0;
     while let Some(met) = walk.next()? {
@@ -432,7 +432,7 @@ fn all_names(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 /// Many names, sent as they are met.
 struct Names {
     header: Option<usize>,
-    walk: keyspace::Walk,
+    walk: Walks,
     left: usize,
     matching: Matching,
 }
@@ -467,11 +467,11 @@ impl ReplyStream for Names {
 }
 
 fn random_key(txn: &ReadTxn, _: &Args) -> Result<Reply> {
-    Ok(keyspace::random_key(txn)?.into())
+    Ok(everywhere::random(txn)?.into())
 }
 
 fn dbsize(txn: &ReadTxn, _: &Args) -> Result<Reply> {
-    Ok(count_keys(txn)?.keys.into())
+    Ok(everywhere::count(txn)?.keys.into())
 }
 
 fn persist(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {

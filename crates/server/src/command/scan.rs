@@ -1,6 +1,7 @@
 //! SCAN, and HSCAN, SSCAN and ZSCAN.
 
 use cairn_resp::{Reply, glob, number};
+use cairn_store::keyspace::everywhere;
 use cairn_store::{Collection, CollectionKind, Error, ReadTxn, Result, Type, keyspace, zset};
 
 use super::args::{self, Args};
@@ -112,7 +113,7 @@ pub fn scan(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let start = cursor(args[1])?;
     let options = Options::parse(args, 2, true)?;
     let mut names = Vec::new();
-    let next = keyspace::scan(txn, start, options.count, |met| {
+    let next = everywhere::scan_step(txn, start, options.count, |met| {
         let is_kind = options.kind.is_none_or(|kind| kind == Some(met.kind));
         if is_kind && options.matches(met.name) {
             names.push(Reply::from(met.name));

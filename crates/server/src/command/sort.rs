@@ -281,6 +281,15 @@ fn find_keys(txn: &ReadTxn, args: &Args, may_store: bool) -> Result<Request> {
     if patterns.is_empty() {
         return Ok(request);
     }
+    if txn.store().is_replicated() {
+        // They may lie in other slots.
+        let option = match query.by {
+            Some(by) if !by.is_constant() => "BY",
+            _ => "GET",
+        };
+        let text = format!("ERR {option} option of SORT denied in cluster mode.");
+        return Err(Error::reply(text));
+    }
     txn.unasked(|txn| {
         let source = Source::open(txn, args[1])?;
         let (places, direction) = match query.keeps_order && !source.is_set() {

@@ -12,9 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
 use crate::blocked::{Ending, Place};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
+use crate::long::{self, LongReply};
 use crate::observe::Ran;
 use crate::session::Session;
-use crate::turn::{self, Call, LongReply, Step};
+use crate::turn::{Call, Step};
 use crate::unit::Unit;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -132,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if let Some(outcome) = outcome
                         && let Err(reason) = outcome.wait().await
                     {
-                        return self.write_reply(Reply::error(format!("ERR {reason}")));
+                        return self.write_reply(Reply::error(reason));
                     }
                     self.output.extend_from_slice(&head);
                     return self.stream_rest(rest).await;
@@ -175,6 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits for latches that somebody else holds. While a commit of this thread waits for the disk, that is
     /// most likely who, and all who wait for it go on together.
     async fn wait_for_latches(&mut self, request: Request, waits: &mut usize) {
+        let region = self.worker.region();
         if self.worker.has_unfinished() && *waits < MOST_WAITS_FOR_COMMITS {
             *waits += 1;
             self.settle().await;
@@ -187,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let client = self.session.client.clone();
         let _busy = client.work();
         let held = latches.acquire(request).await;
-        self.worker.adopt(held);
+        self.worker.adopt(&region, held);
     }
 
     /// Ends the turn now, and waits for its commit.
@@ -231,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let stand_in = Session::new(server.clone(), client.clone());
             let mut session = std::mem::replace(&mut self.session, stand_in);
             let (back, session, reply) = blocking(move || {
-                let reply = turn::run_long_unit(&mut *unit, &mut session, held);
+                let reply = long::run_long_unit(&mut *unit, &mut session, held);
                 (unit, session, reply)
             })
             .await?;
@@ -283,8 +285,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     client,
                 };
                 match is_walk {
-                    true => turn::run_walk(&shared, &call),
-                    false => turn::run_long(&shared, &call, held, order),
+                    true => long::run_walk(&shared, &call),
+                    false => long::run_long(&shared, &call, held, order),
                 }
             })
         })

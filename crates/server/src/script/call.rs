@@ -11,6 +11,7 @@ use super::host::{Permits, ScriptHost};
 use super::running::Kind;
 use super::{engines, reply};
 use crate::command::Args;
+use crate::route::SlotOfKeys;
 use crate::session::Session;
 use crate::unit::{Scope, Unit};
 
@@ -218,6 +219,12 @@ impl Unit for Call {
         let mut request = Request::default();
         self.keys().iter().for_each(|key| request.add(key, mode));
         request
+    }
+
+    fn slot(&self) -> SlotOfKeys {
+        let mut slot = SlotOfKeys::default();
+        self.keys().iter().for_each(|key| slot.add(key));
+        slot
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {

@@ -1,0 +1,75 @@
+//! Which region a command is for, in a cluster.
+//!
+//! All keys of a command lie in one slot, and the node that leads its region runs it. What names no key is for the region
+//! of no keys, which every node has. On a single machine nobody asks.
+
+use std::sync::Arc;
+
+use cairn_store::{Error, Region, Result, slot};
+
+use crate::command::{Args, Command};
+use crate::server::Server;
+use crate::unit::Unit;
+
+/// Tells which node to go to.
+pub trait Directory: Send + Sync {
+    /// The address, as clients shall use it, of the node that leads the region of a slot; none if nobody is known to.
+    fn leader_of(&self, slot: u16) -> Option<String>;
+}
+
+/// The one slot of several keys.
+#[derive(Default)]
+pub struct SlotOfKeys {
+    slot: Option<u16>,
+    differ: bool,
+}
+
+impl SlotOfKeys {
+    pub fn add(&mut self, key: &[u8]) {
+        let slot = slot(key);
+        self.differ |= self.slot.is_some_and(|known| known != slot);
+        self.slot = Some(slot);
+    }
+
+    /// None if there are no keys.
+    fn get(&self) -> Result<Option<u16>> {
+        match self.differ {
+            true => Err(Error::fixed(
+                "CROSSSLOT Keys in request don't hash to the same slot",
+            )),
+            false => Ok(self.slot),
+        }
+    }
+}
+
+/// The region of a command.
+pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
+    let mut slot = SlotOfKeys::default();
+    command.keys.visit(args, |key, _| slot.add(key));
+    of_slot(server, &slot)
+}
+
+/// The region of a unit.
+pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>> {
+    of_slot(server, &unit.slot())
+}
+
+/// The region of these keys; an error that says where it is led if that is elsewhere.
+fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>> {
+    let Some(slot) = slot.get()? else {
+        return Ok(server.store.home().clone());
+    };
+    let regions = server.store.regions();
+    match regions.with_slot(slot).filter(|region| region.is_led()) {
+        Some(region) => Ok(region.clone()),
+        None => Err(elsewhere(server, slot)),
+    }
+}
+
+fn elsewhere(server: &Server, slot: u16) -> Error {
+    let directory = server.directory.get();
+    match directory.and_then(|directory| directory.leader_of(slot)) {
+        Some(address) => Error::reply(format!("MOVED {slot} {address}")),
+        None => Error::fixed("CLUSTERDOWN Hash slot not served"),
+    }
+}

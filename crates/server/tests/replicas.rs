@@ -1,0 +1,295 @@
+//! Three nodes in one process, with real engines and logs, and sockets between them.
+// All of it is a test, and a panic is how it fails.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_encoding::metadata::{Body, Metadata};
+use cairn_encoding::row::RowKey;
+use cairn_encoding::system::{SystemKey, value as system_value};
+use cairn_engine::{
+    Batch, Checksum, Clock, Descriptor, Engine, EngineOptions, Family, Maxima, Regions, Slots,
+    SystemTime,
+};
+use cairn_raft::{Applied, Config, Identity, Log, Member, Node, Outcome, Role, Tcp};
+use cairn_server::cluster::{RegionMachine, WRONG_EPOCH};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const NODES: u64 = 3;
+const REGION: u64 = 1;
+const EPOCH: u64 = 5;
+const INDEX: u64 = 1;
+
+fn key(number: u64) -> Vec<u8> {
+    let name = format!("key:{number}");
+    let key = name.as_bytes();
+    RowKey::Metadata { index: INDEX, key }.encode()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let body = Body::Inline(&[number as u8; 1000]);
+    Metadata { expire_ms: 0, body }.encode()
+}
+
+fn region(epoch: u64) -> Descriptor {
+    let slots = Slots::ALL;
+    Descriptor { slots, epoch }
+}
+
+struct Running {
+    node: Arc<Node>,
+    regions: Arc<Regions>,
+    serving: JoinHandle<()>,
+}
+
+struct Cluster {
+    dirs: Vec<TempDir>,
+    addresses: Vec<String>,
+    running: Vec<Option<Running>>,
+}
+
+/// Little log is kept, so that whoever was away needs a snapshot.
+fn config() -> Config {
+    Config {
+        log_bytes: 64 * 1024,
+        log_bytes_limit: 128 * 1024,
+        failure: Arc::new(|reason| panic!("{reason}")),
+        ..Config::default()
+    }
+}
+
+impl Cluster {
+    async fn new() -> Cluster {
+        let mut cluster = Cluster {
+            dirs: (0..NODES).map(|_| TempDir::new().unwrap()).collect(),
+            addresses: Vec::new(),
+            running: (0..NODES).map(|_| None).collect(),
+        };
+        let mut listeners = Vec::new();
+        for _ in 0..NODES {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            cluster
+                .addresses
+                .push(listener.local_addr().unwrap().to_string());
+            listeners.push(listener);
+        }
+        for (id, listener) in (1..).zip(listeners) {
+            cluster.start(id, listener);
+            let running = cluster.running(id);
+            running.regions.create(&[(REGION, region(EPOCH))]).unwrap();
+            running.node.start(REGION, id).await.unwrap();
+        }
+        let members = (1..=NODES).map(|id| Member {
+            replica: id,
+            node: id,
+        });
+        let members: Vec<Member> = members.collect();
+        cluster
+            .running(1)
+            .node
+            .initialize(REGION, &members)
+            .await
+            .unwrap();
+        cluster
+    }
+
+    fn start(&mut self, id: u64, listener: TcpListener) {
+        let at = id as usize - 1;
+        let tcp = Tcp::new(Identity {
+            cluster: 7,
+            node: id,
+            secret: b"secret".to_vec(),
+        });
+        for (other, address) in (1..).zip(&self.addresses) {
+            tcp.set_address(other, address.clone());
+        }
+        let settings = EngineOptions {
+            memory: 64 << 20,
+            ..EngineOptions::default()
+        };
+        let path = self.dirs[at].path();
+        let engine = Engine::open_in_cluster(&path.join("data"), &settings).unwrap();
+        let engine = Arc::new(engine);
+        let clock = Arc::new(Clock::new(Box::<SystemTime>::default()));
+        let regions = Arc::new(Regions::open(engine, clock).unwrap());
+        regions.engine().start_filters();
+        let log = Log::open(&path.join("raft"), &config()).unwrap();
+        let machine = Arc::new(RegionMachine::new(regions.clone()));
+        let node = Node::new(id, config(), log, machine, tcp.clone());
+        let service = node.clone();
+        let serving = tokio::spawn(async move {
+            tcp.serve(listener, service).await.unwrap();
+        });
+        self.running[at] = Some(Running {
+            node,
+            regions,
+            serving,
+        });
+    }
+
+    fn running(&self, id: u64) -> &Running {
+        self.running[id as usize - 1].as_ref().unwrap()
+    }
+
+    async fn stop(&mut self, id: u64) {
+        if let Some(running) = self.running[id as usize - 1].take() {
+            running.serving.abort();
+            running.node.shut_down().await;
+            // Tasks that are about to end hold the engine and the log.
+            let (node, regions) = (
+                Arc::downgrade(&running.node),
+                Arc::downgrade(&running.regions),
+            );
+            drop(running);
+            while node.strong_count() + regions.strong_count() > 0 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    async fn restart(&mut self, id: u64) {
+        let address = self.addresses[id as usize - 1].clone();
+        let listener = TcpListener::bind(address).await.unwrap();
+        let raft = self.dirs[id as usize - 1].path().join("raft");
+        while Log::open(&raft, &config()).is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        self.start(id, listener);
+        self.running(id).node.start(REGION, id).await.unwrap();
+    }
+
+    async fn leader(&self) -> (u64, u64) {
+        loop {
+            for running in self.running.iter().flatten() {
+                let node = &running.node;
+                if let Role::Leader { term, ready: true } = node.role(REGION)
+                    && node.read_barrier(REGION).await.is_ok()
+                {
+                    return (node.id(), term);
+                }
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn propose(&self, epoch: u64, batch: &Batch) -> Bytes {
+        loop {
+            let (leader, term) = self.leader().await;
+            let payload = Bytes::from(batch.encode(Maxima::default()));
+            let node = &self.running(leader).node;
+            match node.propose(REGION, term, epoch, payload).await {
+                Outcome::Applied { response, .. } => return response,
+                Outcome::Unknown => panic!("nothing failed in between"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Keys by number, with values of a kilobyte.
+    async fn commit(&self, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            let mut batch = Batch::new();
+            batch.put(Family::Metadata, &key(number), value(number));
+            assert_eq!(self.propose(EPOCH, &batch).await, Bytes::new());
+        }
+    }
+
+    /// What each node holds, once all are at the same place.
+    async fn agreed(&self) -> Checksum {
+        loop {
+            let sums = self.running.iter().flatten();
+            let sums = sums.map(|running| running.regions.checksum(REGION).unwrap());
+            let sums: Vec<(Applied, Checksum)> = sums.collect();
+            if sums
+                .iter()
+                .all(|(applied, _)| applied.last == sums[0].0.last)
+            {
+                assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+                return sums[0].1;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn count_shown(&self, number: u64) -> usize {
+        let shown = (1..=NODES).filter(|id| self.shown(*id, number).is_some());
+        shown.count()
+    }
+
+    fn shown(&self, id: u64, number: u64) -> Option<Vec<u8>> {
+        let engine = self.running(id).regions.engine();
+        let value = engine.get(Family::Metadata, &key(number)).unwrap();
+        value.map(|value| value.to_vec())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_was_away_for_longer_than_the_log_comes_back_by_snapshot() {
+    let mut cluster = Cluster::new().await;
+    let mut first = Batch::new();
+    let database = SystemKey::Database {
+        region: REGION,
+        number: 0,
+    };
+    let index = system_value::encode_database(INDEX);
+    first.put(Family::Meta, &database.encode(), index);
+    assert_eq!(cluster.propose(EPOCH, &first).await, Bytes::new());
+    cluster.commit(0..20).await;
+    cluster.agreed().await;
+
+    let (leader, _) = cluster.leader().await;
+    let away = leader % NODES + 1;
+    let left_at = cluster.running(away).regions.applied(REGION).unwrap().last;
+    cluster.stop(away).await;
+    // Some that it has are deleted, and many come that it has not: more than the log keeps.
+    let mut deleted = Batch::new();
+    (0..10).for_each(|number| deleted.delete(Family::Metadata, &key(number)));
+    assert_eq!(cluster.propose(EPOCH, &deleted).await, Bytes::new());
+    cluster.commit(20..400).await;
+    let expected = cluster.agreed().await;
+    let (leader, _) = cluster.leader().await;
+    let status = || cluster.running(leader).node.status(REGION).unwrap();
+    while status().purged <= left_at {
+        sleep(Duration::from_millis(50)).await;
+    }
+    cluster.restart(away).await;
+    assert_eq!(cluster.agreed().await, expected);
+    assert_eq!(cluster.shown(away, 5), None);
+    assert_eq!(cluster.shown(away, 15), Some(value(15)));
+    assert_eq!(cluster.shown(away, 399), Some(value(399)));
+    // And it takes part again: with another one gone it is needed.
+    let other = (1..=NODES).find(|id| *id != away && *id != leader).unwrap();
+    cluster.stop(other).await;
+    cluster.commit(400..410).await;
+    assert_eq!(cluster.agreed().await.rows, expected.rows + 10);
+    cluster.restart(other).await;
+    assert_eq!(cluster.agreed().await.rows, expected.rows + 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_batch_of_another_epoch_changes_nothing() {
+    let cluster = Cluster::new().await;
+    let mut batch = Batch::new();
+    batch.put(Family::Metadata, &key(1), value(1));
+    assert_eq!(cluster.propose(EPOCH + 1, &batch).await, WRONG_EPOCH);
+    // The region becomes another, by its own log.
+    let mut change = Batch::new();
+    let descriptor = SystemKey::RegionDescriptor { region: REGION };
+    change.put(
+        Family::Meta,
+        &descriptor.encode(),
+        region(EPOCH + 1).encode(),
+    );
+    assert_eq!(cluster.propose(EPOCH, &change).await, Bytes::new());
+    assert_eq!(cluster.propose(EPOCH, &batch).await, WRONG_EPOCH);
+    cluster.agreed().await;
+    assert_eq!(cluster.count_shown(1), 0);
+    assert_eq!(cluster.propose(EPOCH + 1, &batch).await, Bytes::new());
+    cluster.agreed().await;
+    assert_eq!(cluster.count_shown(1), 3);
+}
