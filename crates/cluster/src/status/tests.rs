@@ -1,0 +1,52 @@
+use super::*;
+use crate::Change;
+use crate::plan::{Limits, plan};
+use crate::simulation::{founded, obedient};
+
+#[test]
+fn a_table_for_people() {
+    let mut map = founded(4, 2, 3);
+    let mut observed = obedient(&map);
+    let replica = map.region(1).unwrap().replica_on(1);
+    let change = Change::AddReplica {
+        region: 1,
+        node: 4,
+        replaces: replica,
+    };
+    map.apply(&change).unwrap();
+    let group = observed.groups.get_mut(&1).unwrap();
+    group.learners.insert(10);
+    group.lag.insert(10, 5000);
+    observed.alive.remove(&2);
+    let plan = plan(&map, &observed, Limits::default());
+    let status = Status {
+        map: &map,
+        observed: &observed,
+        plan: &plan,
+    };
+    let expected = "\
+cluster 0000000000000007, epoch 5, 3 replicas wanted, balancing on
+
+node  state   alive  clients        nodes           replicas  leads
+1     active  yes    10.0.0.1:6379  10.0.0.1:16379  3         1
+2     active  no     10.0.0.2:6379  10.0.0.2:16379  3         0
+3     active  yes    10.0.0.3:6379  10.0.0.3:16379  2         0
+4     active  yes    10.0.0.4:6379  10.0.0.4:16379  2         1
+
+region  slots       epoch  leader  replicas on nodes
+0       the map     1      1       1 2 3
+1       0-8191      1      1       1 2 3 4 (learns, 5000 behind)
+2       8192-16383  1      4       4 1 2
+
+region 1 waits: for replica 10 to catch up, which is 5000 entries behind
+";
+    assert_eq!(status.to_string(), expected);
+    let json = status.to_json();
+    let beginning =
+        r#"{"cluster":"0000000000000007","epoch":5,"replicas":3,"balance":true,"nodes":[{"id":1,"#;
+    assert!(json.starts_with(beginning), "{json}");
+    assert!(
+        json.contains(r#"{"id":10,"node":4,"duty":"learner","lag":5000}"#),
+        "{json}"
+    );
+}
