@@ -12,6 +12,7 @@ pub mod differential;
 pub mod disk;
 pub mod fault;
 pub mod figures;
+pub mod linearizability;
 pub mod powercut;
 pub mod script;
 pub mod server;
