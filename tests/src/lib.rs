@@ -13,6 +13,7 @@ pub mod disk;
 pub mod fault;
 pub mod figures;
 pub mod linearizability;
+pub mod nemesis;
 pub mod powercut;
 pub mod script;
 pub mod server;

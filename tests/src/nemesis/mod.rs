@@ -1,0 +1,74 @@
+//! A cluster of real processes, clients that write down all they do, and somebody who kills, stops and cuts off nodes
+//! meanwhile.
+//!
+//! [`Fleet`] runs the nodes, each as its [`Launch`](crate::server::Launch) says, and hurts them; [`Proxy`] stands between any
+//! two that talk over TCP, and loses or delays what they say. [`ClusterClient`] follows a cluster as client libraries do,
+//! and says of each request whether it was done, certainly not done, or whether nobody knows. [`run`] has many of
+//! these work on a few [`objects`](Objects), and returns their [`History`], for `linearizability` to judge.
+//!
+//! `redis` sets up a Redis Cluster. It acknowledges before its replicas know, so it loses writes when a master dies: this is
+//! how the whole is checked, see `tests/nemesis.rs`.
+
+mod cluster_client;
+mod fleet;
+mod proxy;
+pub mod redis;
+mod slot;
+mod work;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use cluster_client::{ClusterClient, Reached};
+pub use fleet::Fleet;
+pub use proxy::{Proxy, Weather};
+pub use slot::slot;
+pub use work::Objects;
+
+use crate::linearizability::History;
+use work::Worker;
+
+/// How long a cluster may take to be well again, once nobody hurts it any more.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+/// Lets clients work while `trouble` lasts, and reads everything once more at the end.
+///
+/// Clients come by the addresses that `seeds` names. Each waits for an answer no longer than `patience`.
+pub fn run(
+    seeds: &[String],
+    clients: usize,
+    objects: &Objects,
+    patience: Duration,
+    trouble: impl FnOnce(),
+) -> History {
+    let over = AtomicBool::new(false);
+    let begun = Instant::now();
+    let worker = |number: usize| {
+        let client = ClusterClient::new(seeds.to_vec(), patience);
+        Worker::new(number, client, objects.clone(), begun)
+    };
+    let mut history = thread::scope(|scope| {
+        let workers = (0..clients).map(|number| {
+            let (mut worker, over) = (worker(number), &over);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    worker.step();
+                }
+                worker.history
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        trouble();
+        over.store(true, Ordering::Relaxed);
+        let mut history = History::default();
+        for worker in workers {
+            history.merge(worker.join().expect("a client does not panic"));
+        }
+        history
+    });
+    let mut last = worker(clients);
+    last.read_everything(Instant::now() + RECOVERY);
+    history.merge(last.history);
+    history
+}

@@ -1,0 +1,72 @@
+//! The nemesis against a Redis Cluster, of which it is known what it keeps and what it loses.
+
+use std::thread;
+use std::time::Duration;
+
+use cairn_tests::linearizability::{History, Summary};
+use cairn_tests::nemesis::{Objects, redis, run};
+use tempfile::TempDir;
+
+const MASTERS: usize = 3;
+const CLIENTS: usize = 8;
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+fn objects() -> Objects {
+    Objects {
+        registers: 12,
+        counters: 6,
+        lists: 6,
+        banks: 6,
+    }
+}
+
+fn judged(history: &History) -> Summary {
+    let summary = history.check();
+    println!("{summary}");
+    assert!(summary.undecided.is_empty());
+    assert!(
+        summary.done > 1000,
+        "clients were hardly answered: {summary}"
+    );
+    summary
+}
+
+/// While no replica takes over, a Redis Cluster is linearizable, however its nodes stand still.
+#[test]
+fn nodes_that_stand_still_lose_nothing() {
+    let dir = TempDir::new().expect("a directory");
+    let mut fleet = redis::cluster(MASTERS, Duration::from_secs(60), dir.path());
+    let history = run(&fleet.addresses(), CLIENTS, &objects(), PATIENCE, || {
+        for node in 0..MASTERS {
+            thread::sleep(Duration::from_millis(300));
+            fleet.stop(node);
+            thread::sleep(Duration::from_millis(200));
+            fleet.go_on(node);
+        }
+        thread::sleep(Duration::from_millis(300));
+    });
+    let summary = judged(&history);
+    assert!(summary.anomalies.is_empty(), "{summary}");
+}
+
+/// A master acknowledges what its replica does not have, because that is away, and dies: the replica comes back, and takes
+/// over. If this is not found, nothing would be.
+#[test]
+fn acknowledged_writes_that_are_lost_are_found() {
+    let dir = TempDir::new().expect("a directory");
+    let mut fleet = redis::cluster(MASTERS, Duration::from_millis(500), dir.path());
+    let history = run(&fleet.addresses(), CLIENTS, &objects(), PATIENCE, || {
+        thread::sleep(Duration::from_millis(500));
+        fleet.kill(MASTERS);
+        thread::sleep(Duration::from_millis(300));
+        fleet.kill(0);
+        fleet.revive(MASTERS);
+        redis::until("the replica takes over", || {
+            redis::is_master(&fleet, MASTERS)
+        });
+        fleet.revive(0);
+        thread::sleep(Duration::from_millis(500));
+    });
+    let summary = judged(&history);
+    assert!(!summary.anomalies.is_empty(), "nothing was lost");
+}
