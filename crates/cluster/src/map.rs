@@ -97,6 +97,18 @@ impl ClusterMap {
             .find(|region| region.slots.is_some_and(|slots| slots.contains(slot)))
     }
 
+    /// The region of each slot, for whoever looks it up for every command. None while there is no cluster.
+    pub fn regions_by_slot(&self) -> Option<Vec<u64>> {
+        let mut regions = vec![None; usize::from(SLOTS)];
+        for region in self.regions() {
+            if let Some(slots) = region.slots {
+                let range = usize::from(slots.first())..=usize::from(slots.last());
+                regions[range].fill(Some(region.id));
+            }
+        }
+        regions.into_iter().collect()
+    }
+
     /// The replicas that a node is to have running, of any duty: region and replica.
     pub fn replicas_on(&self, node: u64) -> impl Iterator<Item = (u64, u64)> {
         self.regions().filter_map(move |region| {

@@ -1,4 +1,9 @@
-//! What is seen of a cluster at a moment: it may be old, or wrong, and nothing depends on its being neither.
+//! What is seen of a cluster at a moment.
+//!
+//! It is old as soon as it is known. What a group is must have been told by its leader, and by the one with the highest term
+//! of which anybody has heard. Should it be old nevertheless, a step is refused or done in vain, or the map forgets a replica
+//! early, which the next steps put right; no region loses what it has acknowledged, since only its own log changes
+//! who votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -227,7 +227,25 @@ impl World {
         planned.steps.is_empty() && planned.waiting.is_empty()
     }
 
+    /// Nothing is put on a node that is to leave, or does not answer.
+    fn check_sense(&self, step: &Step) {
+        let node = match step {
+            Step::Propose(Change::AddReplica { node, .. }) => {
+                assert!(self.map.is_active(*node), "{step:?}");
+                Some(*node)
+            }
+            Step::AddLearner { node, .. } => Some(*node),
+            Step::Transfer { region, to } => self.map.region(*region).unwrap().node_of(*to),
+            _ => return,
+        };
+        assert!(
+            node.is_some_and(|node| self.alive.contains(&node)),
+            "{step:?}"
+        );
+    }
+
     fn perform(&mut self, step: Step, troubled: bool) {
+        self.check_sense(&step);
         let by_halves = troubled && self.rng.u8(0..3) == 0;
         let group = step
             .region()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::operation::{Model, Operation, Outcome, Time};
 use super::search::{Verdict, states};
-use super::settle::settled;
+use super::settle::unsettled;
 use super::verdict;
 
 /// How many operations are shown, and how many states.
@@ -81,7 +81,7 @@ fn described<M: Model>(
         text += &format!("  This cannot be: {}\n", line::<M>(operation));
         text += &origins::<M>(all, operation);
     }
-    let timed = settled::<M>(&before);
+    let timed = unsettled::<M>(&before);
     let states = states(&M::new(&timed), &timed, STATES);
     if !states.is_empty() {
         let states: Vec<String> = states.iter().map(M::describe_state).collect();

@@ -7,7 +7,7 @@ use super::operation::{Model, NEVER, Operation, Outcome, Timed};
 /// The operations that may have been done. One whose outcome is unknown, but of which somebody saw what it left, was done
 /// before that one ended. Of what nobody saw, some does not matter.
 pub(super) fn settled<M: Model>(operations: &[Operation<M::Action>]) -> Vec<Timed<M::Action>> {
-    let mut timed: Vec<Timed<M::Action>> = operations.iter().filter_map(possible::<M>).collect();
+    let mut timed = unsettled::<M>(operations);
     let mut left: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, operation) in timed.iter().enumerate() {
         if let Some(mark) = M::leaves(&operation.action) {
@@ -50,6 +50,11 @@ pub(super) fn settled<M: Model>(operations: &[Operation<M::Action>]) -> Vec<Time
         }
     }
     timed
+}
+
+/// The same, with nothing known about those whose outcome is unknown.
+pub(super) fn unsettled<M: Model>(operations: &[Operation<M::Action>]) -> Vec<Timed<M::Action>> {
+    operations.iter().filter_map(possible::<M>).collect()
 }
 
 /// None if it was not done, or if nobody learnt anything from it.

@@ -22,6 +22,14 @@ impl Fleet {
         }
     }
 
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     pub fn node(&self, node: usize) -> &Server {
         &self.nodes[node]
     }

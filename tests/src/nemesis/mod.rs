@@ -1,8 +1,9 @@
 //! A cluster of real processes, clients that write down all they do, and somebody who kills, stops and cuts off nodes
 //! meanwhile.
 //!
-//! [`Fleet`] runs the nodes, each as its [`Launch`](crate::server::Launch) says, and hurts them; [`Proxy`] stands between any
-//! two that talk over TCP, and loses or delays what they say. [`ClusterClient`] follows a cluster as client libraries do,
+//! [`Fleet`] runs the nodes, each as its [`Launch`](crate::server::Launch) says; a [`Proxy`] stands between any two that talk
+//! over TCP, and loses or delays what they say, and a [`Mesh`] of them between all nodes. [`Trouble`] hurts all of these at
+//! random. [`ClusterClient`] follows a cluster as client libraries do,
 //! and says of each request whether it was done, certainly not done, or whether nobody knows. [`run`] has many of
 //! these work on a few [`objects`](Objects), and returns their [`History`], for `linearizability` to judge.
 //!
@@ -11,9 +12,11 @@
 
 mod cluster_client;
 mod fleet;
+mod mesh;
 mod proxy;
 pub mod redis;
 mod slot;
+mod trouble;
 mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +25,10 @@ use std::time::{Duration, Instant};
 
 pub use cluster_client::{ClusterClient, Reached};
 pub use fleet::Fleet;
+pub use mesh::Mesh;
 pub use proxy::{Proxy, Weather};
 pub use slot::slot;
+pub use trouble::{Damage, Fault, Trouble};
 pub use work::Objects;
 
 use crate::linearizability::History;

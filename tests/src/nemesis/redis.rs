@@ -26,8 +26,11 @@ pub fn cluster(masters: usize, timeout: Duration, dir: &Path) -> Fleet {
             "0",
             "--cluster-require-full-coverage",
             "no",
+            // A node that comes back has all that it has acknowledged.
             "--appendonly",
             "yes",
+            "--appendfsync",
+            "always",
         ])
     });
     let first = fleet.node(0).port().to_string();

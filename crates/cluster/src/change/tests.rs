@@ -1,4 +1,6 @@
 use super::*;
+use cairn_encoding::SLOTS;
+
 use crate::found::{Foundation, Founder};
 use crate::region::MAP_REGION;
 use crate::simulation::{addresses, founded};
@@ -73,6 +75,9 @@ fn a_cluster_is_founded_once() {
     assert_eq!(map.region_of(0).unwrap().id, 1);
     assert_eq!(map.region_of(16383).unwrap().id, 16);
     assert!(map.regions().all(|region| region.replicas.len() == 3));
+    let regions = map.regions_by_slot().unwrap();
+    assert!((0..SLOTS).all(|slot| map.region_of(slot).unwrap().id == regions[usize::from(slot)]));
+    assert_eq!(ClusterMap::default().regions_by_slot(), None);
 }
 
 /// The data of a standalone server is that of region 1, which has all slots.
