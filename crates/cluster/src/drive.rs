@@ -231,3 +231,6 @@ pub(crate) fn successor(
     });
     candidates.min().map(|(_, replica)| replica)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! The bytes of changes, which stand in the log of region 0, and of the whole map, which is its snapshot.
+//! The bytes of changes, which stand in the log of region 0, of the whole map, which is its snapshot, and of what whoever
+//! proposed a change is told.
 //!
 //! ```text
 //!   change     version u16 | tag u8 | ...
@@ -31,6 +32,8 @@
 //!   endpoint   host | port u16 | tls port u16
 //!   host       length u16 | bytes
 //!   option     0  |  1 | value
+//!
+//!   answer     0 | why it was refused  |  kind u8 | number u64      1 done, 2 node, 3 replica, 4 region
 //! ```
 //!
 //! The version comes first, and says what a node must know to read the rest. One that does not know it must not guess,
@@ -38,6 +41,7 @@
 //! does not happen while nodes are upgraded one by one is seen to by the map, which refuses changes that some node cannot
 //! read ([`crate::Refusal::Version`]).
 
+mod answer;
 mod read;
 mod write;
 
