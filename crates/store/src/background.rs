@@ -148,10 +148,10 @@ fn expire(pace: Pace) -> Job {
     Box::new(move |store| {
         let started = Instant::now();
         let progress = store.expire_some(batch.min(pace.expire_batch))?;
-        let worked = started.elapsed();
         Ok(Next::Rest(match progress {
             Progress::Idle => pace.expire_interval,
-            Progress::More { lag } => {
+            Progress::More { lag, waited } => {
+                let worked = started.elapsed().saturating_sub(waited);
                 batch = next_batch(batch, worked).min(pace.expire_batch);
                 expirer_rest(worked, lag)
             }

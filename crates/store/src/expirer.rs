@@ -44,7 +44,10 @@ pub struct Expirer {
     is_paused: AtomicBool,
     /// It may not work before this moment.
     rests_until: Mutex<Option<Instant>>,
+    /// Held while a batch is dealt with.
     place: Mutex<Place>,
+    /// How far it had got with the last one, for those who do not wait for the next.
+    reached: Mutex<Vec<u8>>,
     /// What has been passed over may be for this node to deal with by now.
     looks_back: AtomicBool,
 }
@@ -70,11 +73,6 @@ impl Expirer {
         *self.rests_until.lock() = moment;
     }
 
-    /// Everything due lies behind this row, or nearly so: what came late is found by the next look back.
-    pub(crate) fn place(&self) -> Vec<u8> {
-        self.place.lock().after.clone()
-    }
-
     /// Begins again with what has been due for longest.
     pub(crate) fn look_back(&self) {
         self.looks_back.store(true, Ordering::Relaxed);
@@ -96,9 +94,11 @@ impl Expirer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     Idle,
-    /// What was dealt with last had been due for so long.
     More {
+        /// What was dealt with last had been due for so long.
         lag: Duration,
+        /// It took so long before the work could begin: rows had to be drained, others held a latch.
+        waited: Duration,
     },
 }
 
@@ -110,20 +110,22 @@ impl Store {
         if expirer.looks_back.swap(false, Ordering::Relaxed) {
             *place = Place::default();
         }
-        if !expirer.may_work() {
-            // What was begun is found again from the beginning.
+        let may_work = expirer.may_work();
+        let progress = match may_work {
+            true => self.expire_next(&mut place, limit),
+            false => Ok(Progress::Idle),
+        };
+        if !may_work || progress.is_err() {
+            // What was begun, or taken out, is found again from the beginning.
             *place = Place::default();
-            return Ok(Progress::Idle);
         }
-        let progress = self.expire_next(&mut place, limit);
-        if progress.is_err() {
-            // What was taken out is found again from the beginning.
-            *place = Place::default();
-        }
+        expirer.reached.lock().clone_from(place.reached());
         progress
     }
 
     fn expire_next(self: &Arc<Self>, place: &mut Place, limit: usize) -> Result<Progress> {
+        let started = Instant::now();
+        place.forget_old();
         let goes_on = place.round.is_some();
         let mut round = match place.round.take() {
             Some(round) => round,
@@ -141,11 +143,16 @@ impl Store {
             return Ok(Progress::Idle);
         }
         place.round = Some(round);
-        self.make_ready_for_fields(&due)?;
+        self.make_ready_for_fields(place, &due);
+        let mut waited = started.elapsed();
         due.sort_by_key(|due| due.led);
-        let mut batches = Vec::new();
+        let mut batches: Vec<Batch> = Vec::new();
         for due in due.chunk_by(|one, next| one.led == next.led) {
             let mut batch = Batch::begin(self, &due[0].region, due[0].led);
+            // The first row is waited for, while nothing is held.
+            if batches.is_empty() {
+                waited += batch.wait_for(&due[0]);
+            }
             batch.gather(place, due, limit)?;
             batches.push(batch);
         }
@@ -167,10 +174,12 @@ impl Store {
         Ok(match last_ms {
             Some(at_ms) if !is_last => Progress::More {
                 lag: Duration::from_millis(now_ms.saturating_sub(at_ms)),
+                waited,
             },
             // What lies behind the rows that were passed over may have waited for long.
             None if !is_last && due.is_empty() => Progress::More {
                 lag: Duration::ZERO,
+                waited,
             },
             _ => Progress::Idle,
         })
@@ -219,12 +228,25 @@ impl Store {
     }
 
     /// A walk over what is due and lies behind `from`.
-    pub(crate) fn due_rows(&self, from: &[u8], now_ms: u64) -> Rows {
-        let mut upper = Vec::new();
-        row::expiry_prefix(&mut upper, now_ms);
-        let from = from.min(&upper);
-        self.engine().background_rows(Family::Expiry, from, &upper)
+    fn due_rows(&self, from: &[u8], now_ms: u64) -> Rows {
+        let (from, upper) = due_range(from, now_ms);
+        self.engine().background_rows(Family::Expiry, &from, &upper)
     }
+
+    /// The same over what the expirer has left, for who asks how much that is, and waits for nobody.
+    pub(crate) fn left_due(&self, now_ms: u64) -> Rows {
+        let reached = self.expirer().reached.lock().clone();
+        let (from, upper) = due_range(&reached, now_ms);
+        self.engine()
+            .passing_rows(None, Family::Expiry, &from, &upper)
+    }
+}
+
+/// The bounds of what is due from a row on.
+fn due_range(from: &[u8], now_ms: u64) -> (Vec<u8>, Vec<u8>) {
+    let mut upper = Vec::new();
+    row::expiry_prefix(&mut upper, now_ms);
+    (from.min(&upper).to_vec(), upper)
 }
 
 /// How often to look from the beginning again, although what lies there has been dealt with: a row may
@@ -283,3 +305,6 @@ fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
         txn.add_effect(Effect::Expired { database, key });
     }
 }
+
+#[cfg(test)]
+mod tests;

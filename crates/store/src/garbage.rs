@@ -107,7 +107,7 @@ impl Store {
 
     fn due(&self) -> Result<Due> {
         let now_ms = self.clock().now_ms();
-        let mut walk = self.due_rows(&self.expirer().place(), now_ms);
+        let mut walk = self.left_due(now_ms);
         let mut rows = Vec::new();
         while rows.len() < MOST_COUNTED
             && let Some((row, _)) = walk.next()?

@@ -3,13 +3,14 @@
 //! Fields may expire ([`expiry`]). One that is due is nobody's to see, from that moment on; its row stays, and counts in
 //! the size, until the expirer has come by.
 
+mod due;
 mod expiry;
 mod pick;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use due::{DueWalk, Removed};
 use expiry::Times;
-pub(crate) use expiry::{DueFields, Removed};
 
 use cairn_encoding::metadata::CollectionKind;
 use cairn_encoding::row::RowBytes;

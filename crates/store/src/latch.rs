@@ -12,8 +12,12 @@
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use cairn_engine::prefetch;
 use parking_lot::Mutex;
@@ -202,6 +206,36 @@ struct Waiter {
     granted: oneshot::Sender<Held>,
 }
 
+/// The place of somebody who waits.
+struct InQueue {
+    number: u64,
+    grant: oneshot::Receiver<Held>,
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// What comes in time. What comes in the moment in which this gives up is dropped, and so let go.
+fn receive_within(grant: oneshot::Receiver<Held>, patience: Duration) -> Option<Held> {
+    let deadline = Instant::now() + patience;
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut grant = pin!(grant);
+    loop {
+        if let Poll::Ready(granted) = grant.as_mut().poll(&mut context) {
+            return granted.ok();
+        }
+        let left = deadline.checked_duration_since(Instant::now())?;
+        std::thread::park_timeout(left);
+    }
+}
+
 struct Table {
     latches: Box<[Latch]>,
     waiters: FxHashMap<u64, Waiter>,
@@ -299,7 +333,7 @@ impl Latches {
         match self.acquire_or_queue(request) {
             Ok(held) => held,
             // The sender lives in the table until the grant, and the table as long as `self`.
-            Err(grant) => grant.await.unwrap_or_else(|_| self.none()),
+            Err(place) => place.grant.await.unwrap_or_else(|_| self.none()),
         }
     }
 
@@ -307,11 +341,36 @@ impl Latches {
     pub fn acquire_blocking(&self, request: Request) -> Held {
         match self.acquire_or_queue(request) {
             Ok(held) => held,
-            Err(grant) => grant.blocking_recv().unwrap_or_else(|_| self.none()),
+            Err(place) => place.grant.blocking_recv().unwrap_or_else(|_| self.none()),
         }
     }
 
-    fn acquire_or_queue(&self, mut request: Request) -> Result<Held, oneshot::Receiver<Held>> {
+    /// The same for those who do not wait for longer. Whoever gives up leaves its place in the queue, so that nobody
+    /// waits behind it.
+    pub fn acquire_within(&self, request: Request, patience: Duration) -> Option<Held> {
+        let InQueue { number, grant } = match self.acquire_or_queue(request) {
+            Ok(held) => return Some(held),
+            Err(place) => place,
+        };
+        let granted = receive_within(grant, patience);
+        if granted.is_none() {
+            let mut table = self.table.lock();
+            let unwanted = table.leave_queue(number, self);
+            drop(table);
+            self.give_back(unwanted);
+        }
+        granted
+    }
+
+    /// What was granted to those whose future is gone is given back at once: here, and not by recursion.
+    fn give_back(&self, mut unwanted: Vec<Held>) {
+        while let Some(mut held) = unwanted.pop() {
+            let more = self.table.lock().release(&mut held.grips, self);
+            unwanted.extend(more);
+        }
+    }
+
+    fn acquire_or_queue(&self, mut request: Request) -> Result<Held, InQueue> {
         request.sort();
         let mut held = self.none();
         let mut table = self.table.lock();
@@ -330,7 +389,7 @@ impl Latches {
             granted,
         };
         table.waiters.insert(number, waiter);
-        Err(grant)
+        Err(InQueue { number, grant })
     }
 
     #[cfg(test)]
@@ -385,12 +444,8 @@ impl Held {
             return;
         }
         let latches = &self.latches;
-        let mut unwanted = latches.table.lock().release(&mut self.grips, latches);
-        // Those whose future is gone give back at once: here, and not by recursion.
-        while let Some(mut held) = unwanted.pop() {
-            let more = latches.table.lock().release(&mut held.grips, latches);
-            unwanted.extend(more);
-        }
+        let unwanted = latches.table.lock().release(&mut self.grips, latches);
+        latches.give_back(unwanted);
     }
 }
 
@@ -462,6 +517,25 @@ impl Table {
             latch.release(mode);
             latch.candidates(mode, &mut candidates);
         }
+        self.let_in(candidates, latches)
+    }
+
+    /// A waiter has given up, unless it was let in meanwhile. Those behind it may have waited for nobody else.
+    fn leave_queue(&mut self, number: u64, latches: &Latches) -> Vec<Held> {
+        let Some(waiter) = self.waiters.remove(&number) else {
+            return Vec::new();
+        };
+        let mut candidates = Vec::new();
+        for &(name, mode) in &waiter.request.wanted {
+            let latch = &mut self.latches[name as usize];
+            latch.await_no_more(number, mode);
+            latch.candidates(Mode::Exclusive, &mut candidates);
+        }
+        self.let_in(candidates, latches)
+    }
+
+    /// Hands the latches to those of the candidates whose turn has come. What nobody takes any more is returned.
+    fn let_in(&mut self, mut candidates: Vec<u64>, latches: &Latches) -> Vec<Held> {
         // Who came first is let in first.
         candidates.sort_unstable();
         candidates.dedup();
@@ -493,163 +567,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use std::sync::atomic::{AtomicI64, Ordering};
-
-    fn request(keys: &[(&str, Mode)]) -> Request {
-        let mut request = Request::default();
-        for (key, mode) in keys {
-            request.add(key.as_bytes(), *mode);
-        }
-        request
-    }
-
-    use Mode::{Exclusive, Shared};
-
-    #[test]
-    fn readers_share_and_writers_exclude() {
-        let latches = Latches::new();
-        let mut first = latches.none();
-        assert!(first.try_extend(&request(&[("a", Shared)])));
-        let mut second = latches.none();
-        assert!(second.try_extend(&request(&[("a", Shared)])));
-        assert!(!second.try_extend(&request(&[("a", Exclusive), ("b", Exclusive)])));
-        drop(first);
-        assert!(second.try_extend(&request(&[("a", Exclusive), ("b", Exclusive)])));
-        let mut third = latches.none();
-        assert!(!third.try_extend(&request(&[("b", Shared)])));
-        assert!(!third.try_extend(&Request::everything()));
-        drop(second);
-        assert!(third.try_extend(&Request::everything()));
-        assert!(!latches.none().try_extend(&request(&[])));
-        drop(third);
-        assert!(latches.are_all_free());
-    }
-
-    #[test]
-    fn a_waiter_is_not_overtaken_and_gets_all_or_nothing() {
-        let latches = Latches::new();
-        let mut holder = latches.none();
-        assert!(holder.try_extend(&request(&[("a", Exclusive)])));
-        let waiting = latches
-            .acquire_or_queue(request(&[("a", Exclusive), ("b", Exclusive)]))
-            .err()
-            .unwrap();
-        // b is free, but the waiter came first.
-        assert!(!latches.none().try_extend(&request(&[("b", Shared)])));
-        drop(holder);
-        let held = waiting.blocking_recv().unwrap();
-        assert!(!latches.none().try_extend(&request(&[("b", Shared)])));
-        drop(held);
-        assert!(latches.none().try_extend(&request(&[("b", Exclusive)])));
-    }
-
-    #[test]
-    fn those_who_do_not_conflict_with_a_waiter_pass_it_by() {
-        let latches = Latches::new();
-        let mut holder = latches.none();
-        assert!(holder.try_extend(&request(&[("a", Exclusive), ("s", Shared)])));
-        let _waiting = latches
-            .acquire_or_queue(request(&[("a", Exclusive), ("s", Shared)]))
-            .err()
-            .unwrap();
-        let mut other = latches.none();
-        assert!(other.try_extend(&request(&[("c", Exclusive), ("s", Shared)])));
-        assert!(!other.try_extend(&request(&[("s", Exclusive)])));
-    }
-
-    #[test]
-    fn to_be_alone_waits_for_all_and_then_lets_all_in() {
-        let latches = Latches::new();
-        let mut holder = latches.none();
-        assert!(holder.try_extend(&request(&[("a", Exclusive)])));
-        let alone = latches
-            .acquire_or_queue(Request::everything())
-            .err()
-            .unwrap();
-        let behind: Vec<_> = ["b", "c"]
-            .iter()
-            .map(|key| latches.acquire_or_queue(request(&[(key, Exclusive)])))
-            .map(|grant| grant.err().unwrap())
-            .collect();
-        drop(holder);
-        let mut alone = alone.blocking_recv().unwrap();
-        // Whoever waits for this key waits for the one who is alone.
-        assert!(alone.try_extend(&request(&[("b", Exclusive), ("c", Shared)])));
-        drop(alone);
-        for grant in behind {
-            drop(grant.blocking_recv().unwrap());
-        }
-        assert!(latches.are_all_free());
-    }
-
-    #[test]
-    fn ten_thousand_waiters_that_went_away_are_passed_over() {
-        let latches = Latches::new();
-        let mut holder = latches.none();
-        assert!(holder.try_extend(&request(&[("a", Exclusive)])));
-        for _ in 0..10_000 {
-            drop(latches.acquire_or_queue(request(&[("a", Exclusive)])).err());
-        }
-        drop(holder);
-        assert!(latches.are_all_free());
-        assert!(latches.table.lock().waiters.is_empty());
-    }
-
-    #[test]
-    fn a_waiter_that_went_away_blocks_nobody() {
-        let latches = Latches::new();
-        let mut holder = latches.none();
-        assert!(holder.try_extend(&request(&[("a", Exclusive)])));
-        let gone = latches.acquire_or_queue(request(&[("a", Exclusive)])).err();
-        let next = latches
-            .acquire_or_queue(request(&[("a", Shared)]))
-            .err()
-            .unwrap();
-        drop(gone);
-        drop(holder);
-        drop(next.blocking_recv().unwrap());
-        assert!(latches.are_all_free());
-        assert!(latches.table.lock().waiters.is_empty());
-    }
-
-    #[test]
-    fn many_threads_never_meet_under_an_exclusive_latch() {
-        let latches = Latches::new();
-        let inside: Vec<AtomicI64> = (0..4).map(|_| AtomicI64::new(0)).collect();
-        std::thread::scope(|scope| {
-            for seed in 0..8 {
-                let (latches, inside) = (latches.clone(), &inside);
-                scope.spawn(move || {
-                    let mut random = fastrand::Rng::with_seed(seed);
-                    for _ in 0..2000 {
-                        let mut request = Request::default();
-                        let keys: Vec<(usize, Mode)> = (0..random.usize(1..4))
-                            .map(|_| {
-                                let mode = if random.bool() { Shared } else { Exclusive };
-                                (random.usize(0..4), mode)
-                            })
-                            .collect();
-                        let exclusive: Vec<usize> = (0..4)
-                            .filter(|key| keys.contains(&(*key, Exclusive)))
-                            .collect();
-                        for (key, mode) in &keys {
-                            request.add(&[*key as u8], *mode);
-                        }
-                        let held = latches.acquire_blocking(request);
-                        for &key in &exclusive {
-                            assert_eq!(inside[key].fetch_add(1, Ordering::SeqCst), 0);
-                        }
-                        for &key in &exclusive {
-                            inside[key].fetch_sub(1, Ordering::SeqCst);
-                        }
-                        drop(held);
-                    }
-                });
-            }
-        });
-        assert!(latches.are_all_free());
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_encoding::metadata::has_expired;
 use cairn_encoding::system::{SystemKey, value};
@@ -17,6 +18,10 @@ use crate::latch::{Held, Mode, Request};
 use crate::region::Region;
 use crate::store::Store;
 use crate::txn::{Found, Patience, Row, Stamp, WriteTxn};
+
+/// For how long a latch is waited for. Who works on a key without pause lets go of it more often; who holds it for longer
+/// does one long thing.
+const MOST_WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct Batch {
     /// Which of the regions of the round it is about.
@@ -52,15 +57,28 @@ impl Batch {
         }
     }
 
+    /// Waits for the latch of what comes first, with nothing held, for a while; tells for how long.
+    pub(super) fn wait_for(&mut self, first: &Due) -> Duration {
+        let request = request(first);
+        if self.held.try_extend(&request) {
+            return Duration::ZERO;
+        }
+        let started = Instant::now();
+        let latches = self.txn.store().latches();
+        if let Some(granted) = latches.acquire_within(request, MOST_WAIT) {
+            self.held = granted;
+        }
+        started.elapsed()
+    }
+
     /// Deletes what is due, as far as its latches are free.
     pub(super) fn gather(&mut self, place: &mut Place, due: &[Due], limit: usize) -> Result<()> {
         let (mut rows, mut hashes) = (Vec::new(), Vec::new());
         for due in due {
-            // Keys that others work on are left for the next time: nobody shall wait for the expirer.
+            // Keys that others work on are left for the next time, since nobody may wait while holding a latch. Then
+            // they are the first, and get their turn however busy they are.
             let about = &due.about;
-            let mut request = Request::default();
-            request.add(about.key.name(), Mode::Exclusive);
-            if !self.held.try_extend(&request) {
+            if !self.held.try_extend(&request(due)) {
                 place.skip(due);
                 continue;
             }
@@ -80,7 +98,7 @@ impl Batch {
         self.remove_keys(&rows)?;
         // Second, for a key may be gone by now.
         let store = self.txn.store().clone();
-        self.fields = store.expire_fields(&mut self.txn, place, hashes, limit)?;
+        self.fields = store.expire_fields(&mut self.txn, place, &hashes, limit)?;
         Ok(())
     }
 
@@ -146,6 +164,13 @@ impl Committed {
         }
         Ok(())
     }
+}
+
+/// The latch of what is due.
+fn request(due: &Due) -> Request {
+    let mut request = Request::default();
+    request.add(due.about.key.name(), Mode::Exclusive);
+    request
 }
 
 /// What each of the keys is now, expired or not.

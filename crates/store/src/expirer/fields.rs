@@ -4,20 +4,20 @@
 //! the hash's own rows by time, so a hash that is deleted leaves no more than that one row behind. Fields are deleted
 //! in batches; after each the index row stands at the time of the field that is next, in its place among all others.
 //!
-//! Everything is done under the key's latch. A time that somebody else sets is later than the moment at which the latch
-//! was taken before, so behind the place where a batch has ended there is never anything new.
+//! Everything is done under the key's latch, which somebody else may have between two batches. One walk serves many of them
+//! ([`DueWalk`]), however much is written to the hash meanwhile.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use cairn_encoding::metadata::{Body, Metadata};
-use cairn_engine::{Direction, Family, Rows};
+use cairn_engine::Family;
 
 use super::round::{Due, Place};
-use super::{DueRow, tell_outdated};
+use super::{DueRow, OLD, tell_outdated};
 use crate::collection::Collection;
 use crate::effects::{Effect, EventClass};
 use crate::error::Result;
-use crate::hash::{DueFields, Removed};
+use crate::hash::{DueWalk, Removed};
 use crate::key::Key;
 use crate::store::Store;
 use crate::txn::WriteTxn;
@@ -30,13 +30,17 @@ pub(super) struct DueHash<'r> {
     pub(super) at_ms: u64,
 }
 
-/// Where a batch has ended in a hash of which more is due: the deleted rows before it need not be passed again.
+/// A hash of which more is due than a batch has taken.
 pub(super) struct Begun {
     metadata_key: Vec<u8>,
     version: u64,
-    /// The row by time that comes next.
-    next: Vec<u8>,
+    walk: DueWalk,
+    since: Instant,
 }
+
+/// How many hashes are begun at a time. Their fields are taken in the order of time, so a batch of one comes between
+/// batches of another.
+const MOST_BEGUN: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Dealt {
@@ -44,37 +48,27 @@ pub(super) struct Dealt {
     pub(super) stale_rows: u64,
 }
 
-/// Of a hash with more fields that expire, rows are read as background work does: if many are young, they are
-/// drained first.
-const FEW: u64 = 1024;
+/// A walk does not look at more young rows of a hash under its latch.
+const MANY_YOUNG: usize = 16 * 1024;
 
 impl Store {
-    /// Has the young rows of large hashes drained while nobody waits for a latch.
-    pub(super) fn make_ready_for_fields(&self, due: &[Due]) -> Result<()> {
-        for DueRow { key, .. } in due
-            .iter()
-            .map(|due| &due.about)
-            .filter(|about| about.version.is_some())
-        {
-            let stored = self
-                .engine()
-                .get_quietly(Family::Metadata, key.metadata())?;
-            let body = match &stored {
-                Some(value) => Some(Metadata::decode(value)?.body),
-                None => None,
-            };
-            if let Some(Body::Collection {
-                version,
-                fields: Some(fields),
+    /// Has the young rows of hashes drained, if they are many, while nobody waits for a latch.
+    pub(super) fn make_ready_for_fields(&self, place: &Place, due: &[Due]) {
+        let engine = self.engine();
+        for due in due {
+            if let DueRow {
+                key,
+                version: Some(version),
                 ..
-            }) = body
-                && fields.count > FEW
+            } = &due.about
+                && !place.begun.iter().any(|begun| begun.is_of(key, *version))
             {
-                let (lower, upper) = key.version_range(version);
-                drop(self.background_times(&lower, &upper));
+                let (lower, upper) = key.version_range(*version);
+                if engine.before_walk(Family::ZsetScore, &lower, &upper) > MANY_YOUNG {
+                    drop(engine.background_rows(Family::ZsetScore, &lower, &upper));
+                }
             }
         }
-        Ok(())
     }
 
     /// Deletes what is due of these hashes, no more than `limit` fields. Those that have to wait are
@@ -83,70 +77,96 @@ impl Store {
         self: &Arc<Self>,
         txn: &mut WriteTxn,
         place: &mut Place,
-        hashes: Vec<DueHash<'_>>,
+        hashes: &[DueHash<'_>],
         limit: usize,
     ) -> Result<Dealt> {
         let mut dealt = Dealt::default();
+        let mut seen: Vec<&[u8]> = Vec::new();
         for hash in hashes {
             let left = limit.saturating_sub(dealt.expired as usize);
-            if left == 0 {
+            // A second row about the same hash may have become the true one by what was done about the first.
+            if left == 0 || seen.contains(&hash.key.metadata()) {
                 place.put_back(hash.row.to_vec());
                 continue;
             }
-            let Some(mut collection) = living(txn, &hash)? else {
+            seen.push(hash.key.metadata());
+            let Some(mut collection) = living(txn, hash)? else {
                 txn.delete(Family::Expiry, hash.row);
                 dealt.stale_rows += 1;
                 continue;
             };
-            let begun = place.begun.take_if(|begun| begun.is_of(&hash));
-            let removed = self.remove_due(txn, &mut collection, begun, left)?;
+            let mut begun = match place.take_begun(hash) {
+                Some(begun) => begun,
+                None => self.begin_hash(txn, &collection, hash)?,
+            };
+            let due = begun.walk.take(txn, &collection, left)?;
+            let removed = due.remove(txn, &mut collection)?;
             dealt.expired += removed.count;
             let is_emptied = collection.is_empty();
+            if let Some(fields) = collection.fields().filter(|_| !is_emptied) {
+                if fields.first_ms < txn.now_ms() {
+                    let row = hash.key.fields_expiry(fields.first_ms, hash.version);
+                    place.put_back(row.to_vec());
+                }
+                place.keep_begun(begun);
+            }
             collection.save(txn);
             tell(txn, &hash.key, &removed, is_emptied);
-            if let Some((next, at_ms)) = removed.next
-                && removed.count > 0
-                && at_ms < txn.now_ms()
-            {
-                place.put_back(hash.key.fields_expiry(at_ms, hash.version).to_vec());
-                place.begun = Some(Begun {
-                    metadata_key: hash.key.metadata().to_vec(),
-                    version: hash.version,
-                    next,
-                });
-            }
         }
         Ok(dealt)
     }
 
-    fn remove_due(
+    fn begin_hash(
         &self,
-        txn: &mut WriteTxn,
-        hash: &mut Collection,
-        begun: Option<Begun>,
-        limit: usize,
-    ) -> Result<Removed> {
-        let Some(fields) = hash.fields() else {
-            return Ok(Removed::nothing());
+        txn: &WriteTxn,
+        collection: &Collection,
+        hash: &DueHash<'_>,
+    ) -> Result<Begun> {
+        let open = |lower: &[u8], upper: &[u8]| {
+            self.engine()
+                .passing_rows(None, Family::ZsetScore, lower, upper)
         };
-        let from = begun.as_ref().map(|begun| begun.next.as_slice());
-        let open = |lower: &[u8], upper: &[u8]| match fields.count > FEW {
-            true => self.background_times(lower, upper),
-            false => txn.rows(Family::ZsetScore, lower, upper, Direction::Forward),
-        };
-        let due = DueFields::read(hash, fields, from, txn.now_ms(), limit, open)?;
-        due.remove(txn, hash)
-    }
-
-    fn background_times(&self, lower: &[u8], upper: &[u8]) -> Rows {
-        self.engine()
-            .background_rows(Family::ZsetScore, lower, upper)
+        Ok(Begun {
+            metadata_key: hash.key.metadata().to_vec(),
+            version: hash.version,
+            walk: DueWalk::open(collection, hash.at_ms, txn.now_ms(), open)?,
+            since: Instant::now(),
+        })
     }
 }
 
 impl Begun {
-    fn is_of(&self, hash: &DueHash<'_>) -> bool {
-        self.metadata_key == hash.key.metadata() && self.version == hash.version
+    #[cfg(test)]
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    fn is_of(&self, key: &Key, version: u64) -> bool {
+        self.metadata_key == key.metadata() && self.version == version
+    }
+}
+
+impl Place {
+    /// Lets go of walks that are old.
+    pub(super) fn forget_old(&mut self) {
+        self.begun.retain(|begun| begun.since.elapsed() <= OLD);
+    }
+
+    fn take_begun(&mut self, hash: &DueHash<'_>) -> Option<Begun> {
+        let is_of = |begun: &Begun| begun.is_of(&hash.key, hash.version);
+        let place = self.begun.iter().position(is_of)?;
+        Some(self.begun.remove(place))
+    }
+
+    /// Those that were not asked for longest go first.
+    fn keep_begun(&mut self, begun: Begun) {
+        let Some(walk) = begun.walk.keep() else {
+            return;
+        };
+        if self.begun.len() >= MOST_BEGUN {
+            self.begun.remove(0);
+        }
+        self.begun.push(Begun { walk, ..begun });
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) struct Place {
     pub(super) round: Option<Round>,
     /// The first that could not be dealt with since.
     pub(super) skipped: Option<Vec<u8>>,
-    /// The hash of which only a part of what is due has been dealt with.
-    pub(super) begun: Option<Begun>,
+    /// The hashes of which only a part of what is due has been dealt with.
+    pub(super) begun: Vec<Begun>,
 }
 
 impl Place {
@@ -42,6 +42,13 @@ impl Place {
             since: Some(Instant::now()),
             ..Place::default()
         }
+    }
+
+    /// Everything due lies behind this row, or nearly so: what came late is found by the next look back.
+    pub(super) fn reached(&self) -> &Vec<u8> {
+        let returned = self.round.as_ref().and_then(|round| round.returned.first());
+        let left_behind = returned.into_iter().chain(&self.skipped);
+        left_behind.fold(&self.after, |first, row| first.min(row))
     }
 
     /// A row has to be left for the next round, which begins there at the latest.

@@ -9,13 +9,11 @@
 
 use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::has_expired;
-use cairn_encoding::row::SCORE_LEN;
 use cairn_engine::{Direction, Family, Rows};
 
 use super::Hash;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::key::Key;
 use crate::txn::{ReadTxn, WriteTxn};
 
 impl Hash {
@@ -108,7 +106,7 @@ impl Collection {
         Ok(self.may_hide(txn) && self.is_due(txn, field)? && self.forget_time(txn, field)?)
     }
 
-    fn delete_times(&self, txn: &mut WriteTxn, at_ms: u64, field: &[u8]) {
+    pub(super) fn delete_times(&self, txn: &mut WriteTxn, at_ms: u64, field: &[u8]) {
         let (key, version) = (self.key(), self.version());
         txn.delete(Family::ZsetScore, &key.field(version, field));
         txn.delete(Family::ZsetScore, &key.field_time(version, at_ms, field));
@@ -188,101 +186,5 @@ impl Times {
             }
             _ => false,
         })
-    }
-}
-
-/// What the expirer finds of a hash, under its latch.
-pub(crate) struct DueFields {
-    /// In the order of time.
-    due: Vec<(u64, Box<[u8]>)>,
-    /// The row by time that comes after them, due or not, and its time.
-    next: Option<(Vec<u8>, u64)>,
-}
-
-/// How much of a hash is looked at at once, in bytes of fields.
-const MOST_BYTES: usize = 1024 * 1024;
-
-impl DueFields {
-    /// Reads what is due; no more than `limit` of them. `from` is where an earlier look has ended, if it has.
-    pub(crate) fn read(
-        hash: &Collection,
-        fields: FieldTimes,
-        from: Option<&[u8]>,
-        now_ms: u64,
-        limit: usize,
-        open: impl FnOnce(&[u8], &[u8]) -> Rows,
-    ) -> Result<DueFields> {
-        let (key, version) = (hash.key(), hash.version());
-        let beginning = key.field_time(version, fields.first_ms, b"");
-        let mut rows = open(from.unwrap_or(&beginning), &key.field(version, b""));
-        let mut found = DueFields {
-            due: Vec::new(),
-            next: None,
-        };
-        let mut bytes = 0;
-        while let Some((row_key, _)) = rows.next()? {
-            let (at_ms, field) = time_and_field(key, row_key);
-            let is_enough = found.due.len() >= limit || bytes > MOST_BYTES;
-            if is_enough || !has_expired(at_ms, now_ms) {
-                found.next = Some((row_key.to_vec(), at_ms));
-                break;
-            }
-            bytes += field.len();
-            found.due.push((at_ms, field.into()));
-        }
-        Ok(found)
-    }
-
-    /// Deletes them from the hash, to be saved then, whose `first_ms` is exact afterwards. What says that they
-    /// expire is left to the compactions, unless it is of the very time that is the first from now on.
-    pub(crate) fn remove(self, txn: &mut WriteTxn, hash: &mut Collection) -> Result<Removed> {
-        let next_ms = self.next.as_ref().map(|(_, at_ms)| *at_ms);
-        for (at_ms, field) in &self.due {
-            txn.delete(Family::Data, &hash.row_key(field));
-            hash.count_out(txn, field)?;
-            if next_ms.is_some_and(|next_ms| *at_ms >= next_ms) {
-                hash.delete_times(txn, *at_ms, field);
-            }
-        }
-        let count = self.due.len() as u64;
-        hash.shrink(count);
-        let rest = hash.fields().and_then(|fields| fields.without(count));
-        hash.set_fields(
-            rest.zip(next_ms)
-                .map(|(rest, first_ms)| FieldTimes { first_ms, ..rest }),
-        );
-        Ok(Removed {
-            count,
-            last_ms: self.due.last().map(|(at_ms, _)| *at_ms),
-            next: self.next,
-        })
-    }
-}
-
-/// What became of it.
-pub(crate) struct Removed {
-    pub(crate) count: u64,
-    /// When the last of them was due.
-    pub(crate) last_ms: Option<u64>,
-    /// The row by time that is the first now, and its time.
-    pub(crate) next: Option<(Vec<u8>, u64)>,
-}
-
-impl Removed {
-    pub(crate) fn nothing() -> Removed {
-        Removed {
-            count: 0,
-            last_ms: None,
-            next: None,
-        }
-    }
-}
-
-fn time_and_field<'r>(key: &Key, row_key: &'r [u8]) -> (u64, &'r [u8]) {
-    let behind_mark = &row_key[key.sub_offset() + SCORE_LEN..];
-    match behind_mark.split_first_chunk() {
-        Some((at_ms, field)) => (u64::from_be_bytes(*at_ms), field),
-        // No such row is ever written.
-        None => (0, behind_mark),
     }
 }

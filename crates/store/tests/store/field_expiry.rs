@@ -1,6 +1,7 @@
 //! Fields of hashes that expire: hidden at the right millisecond, deleted when due, and never more than that.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use cairn_store::{
     Effect, EventClass, Family, Hash, Observer, Point, Progress, ReadTxn, WriteTxn, check,
@@ -12,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::*;
 
-fn hexpire(txn: &mut WriteTxn, name: &str, field: &str, at_ms: u64) {
+pub fn hexpire(txn: &mut WriteTxn, name: &str, field: &str, at_ms: u64) {
     let mut hash = Hash::open(txn, name.as_bytes()).unwrap();
     hash.expire(txn, field.as_bytes(), at_ms).unwrap();
     hash.save(txn);
@@ -25,7 +26,7 @@ fn hdel(txn: &mut WriteTxn, name: &str, field: &str) -> bool {
     removed
 }
 
-fn expire_all(fixture: &Fixture) -> (u64, u64) {
+pub fn expire_all(fixture: &Fixture) -> (u64, u64) {
     let expirer = fixture.store().expirer();
     let before = (expirer.expired_fields(), expirer.stale_rows());
     while fixture.store().expire_some(7).unwrap() != Progress::Idle {}
@@ -36,7 +37,7 @@ fn expire_all(fixture: &Fixture) -> (u64, u64) {
 }
 
 /// What the rows say is wrong.
-fn violations(fixture: &Fixture) -> Vec<String> {
+pub fn violations(fixture: &Fixture) -> Vec<String> {
     let mut found = Vec::new();
     let report = &mut |violation: &check::Violation| found.push(violation.to_string());
     check::check(fixture.store().engine(), report).unwrap();
@@ -153,58 +154,6 @@ fn an_index_row_of_an_earlier_life_takes_nothing_from_a_later_one() {
     assert_eq!(left[0].0, "field:000000");
 }
 
-/// Many of the same millisecond: they go batch by batch, and in between everything agrees.
-#[test]
-fn fields_go_in_batches_and_every_batch_leaves_whole_rows() {
-    let mut fixture = Fixture::new();
-    fixture.write(|txn| {
-        hset(txn, "large", fields(100));
-        hset(txn, "other", fields(1));
-        for n in 0..100 {
-            let at_ms = START + if n < 60 { 10 } else { 11 + n };
-            hexpire(txn, "large", &format!("field:{n:06}"), at_ms);
-        }
-        hexpire(txn, "other", "field:000000", START + 12);
-    });
-    fixture.time.set_millis(START + 80);
-    let mut batches = 0;
-    while fixture.store().expire_some(7).unwrap() != Progress::Idle {
-        batches += 1;
-        assert_eq!(violations(&fixture), [""; 0]);
-        let hash = fixture.read(|txn| hgetall(txn, "large").len());
-        assert_eq!(hash, 31);
-        if batches == 5 {
-            // What is due is found again after a restart, without a place to go on from.
-            fixture.restart();
-        }
-    }
-    assert!(batches >= 9, "{batches}");
-    assert_eq!(fixture.count_in(Family::Data), 31);
-    assert_eq!(fixture.keys(), ["large"]);
-    fixture.compact();
-    assert_eq!(fixture.count_in(Family::ZsetScore), 62);
-    assert_eq!(violations(&fixture), [""; 0]);
-}
-
-/// Nobody waits for the expirer, and it waits for nobody.
-#[test]
-fn a_hash_that_somebody_works_on_is_left_for_the_next_time() {
-    let fixture = Fixture::new();
-    fixture.write(|txn| {
-        for name in ["busy", "idle"] {
-            hset(txn, name, fields(2));
-            hexpire(txn, name, "field:000000", START + 5);
-        }
-    });
-    fixture.time.set_millis(START + 21);
-    let latches = fixture.store().latches();
-    let held = latches.acquire_blocking(exclusive(&["busy"]));
-    assert_eq!(expire_all(&fixture), (1, 0));
-    drop(held);
-    assert_eq!(expire_all(&fixture), (1, 0));
-    assert_eq!(fixture.count_in(Family::Expiry), 0);
-}
-
 /// How many are due is not known from the metadata alone, so a latch is asked for.
 #[test]
 fn the_number_of_fields_is_one_look_unless_something_is_due() {
@@ -248,9 +197,7 @@ fn those_who_listen_are_told_once_for_each_batch() {
     let listeners = fixture.store().listeners();
     listeners.observe(Box::new(Told(std::sync::Arc::clone(&told))));
     let classes = EventClass::Hash as u32 | EventClass::Generic as u32;
-    listeners
-        .classes()
-        .store(classes, std::sync::atomic::Ordering::Relaxed);
+    listeners.classes().store(classes, Ordering::Relaxed);
     fixture.write(|txn| {
         hset(txn, "hash", fields(3));
         for n in 0..3 {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod databases;
+mod due_fields;
 mod expiry;
 mod field_expiry;
 mod garbage;
