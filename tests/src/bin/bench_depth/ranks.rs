@@ -61,7 +61,7 @@ fn additions(trial: &mut Trial, table: &mut Table) {
     fill::collection(&mut plain.client, Kind::Zset, "many", trial.scale.elements);
     settle(&mut plain);
     let add = |trial: &mut Trial| {
-        measure::mean(&mut trial.client, commands, |_| {
+        measure::mean_of_many(&mut trial.client, commands, |_| {
             let number = fastrand::u64(..1 << 32);
             words(&format!("ZADD many {number} new:{number}"))
         })
