@@ -477,21 +477,20 @@ impl Young {
         }
     }
 
-    /// The young rows that are `wanted`, the newest first, and what lies below, opened at the same moment. None if there
-    /// are more than `most` to look at.
+    /// All young rows, the newest first, and what lies below, opened at the same moment. None if there are more than
+    /// `most`.
     pub(crate) fn open_all<T>(
         &self,
         most: usize,
-        wanted: impl Fn(&Row) -> bool,
         open: impl FnOnce() -> T,
     ) -> Option<(Vec<Row>, T)> {
         let state = self.state.read();
-        let looked_at: usize = state.generations().map(|rows| rows.rows().len()).sum();
-        if looked_at > most {
+        let count: usize = state.generations().map(|rows| rows.rows().len()).sum();
+        if count > most {
             return None;
         }
         let rows = state.generations().flat_map(Generation::rows);
-        let rows = rows.filter(|row| wanted(row)).cloned().collect();
+        let rows = rows.cloned().collect();
         // While the lock is held no drain can end, and take away what it has brought below.
         Some((rows, open()))
     }

@@ -12,7 +12,7 @@ use cairn_encoding::system::{Descriptor, Slots, SystemKey, SystemKind};
 use rust_rocksdb::ReadOptions;
 
 use super::Regions;
-use super::walk::{SlotWalk, slot_of};
+use super::walk::SlotWalk;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::family::Family;
@@ -23,8 +23,8 @@ use crate::young::Carried;
 
 /// How long a piece gets, give or take a row.
 const PIECE: usize = 512 * 1024;
-/// The most young rows to look at while commits wait; more are drained first.
-const MOST_LOOKED_AT: usize = 16 * 1024;
+/// The most young rows that are taken along; more are drained first.
+const MOST_YOUNG: usize = 16 * 1024;
 /// How often that is tried: they may come as quickly as they are drained.
 const DRAINS: usize = 3;
 
@@ -37,15 +37,9 @@ pub struct Snapshot {
 impl Regions {
     /// The state of a region as it is now.
     pub fn snapshot(&self, region: u64) -> Result<Snapshot> {
-        let (slots, [metadata, data, scores, expiry], system) = loop {
-            let slots = self.slots(region)?;
-            let [metadata, data, scores, expiry, meta] = open(&self.engine, slots)?;
-            let system = System::read(meta, region)?;
-            // It may have been split meanwhile.
-            if system.slots()? == slots {
-                break (slots, [metadata, data, scores, expiry], system);
-            }
-        };
+        let [metadata, data, scores, expiry, meta] = open(&self.engine)?;
+        let system = System::read(meta, region)?;
+        let slots = system.slots()?;
         let walks = [
             SlotWalk::new(Family::Metadata, metadata, slots),
             SlotWalk::new(Family::Data, data, slots),
@@ -101,11 +95,7 @@ impl Snapshot {
 }
 
 /// Walks over each family, all as they are at one moment.
-fn open(engine: &Engine, slots: Slots) -> Result<[Rows; Family::COUNT]> {
-    let wanted = |row: &Row| match row.family() {
-        Family::Meta => true,
-        family => slot_of(family, row.key()).is_ok_and(|slot| slots.contains(slot)),
-    };
+fn open(engine: &Engine) -> Result<[Rows; Family::COUNT]> {
     let iterators = || {
         Family::ALL.map(|family| {
             let mut options = ReadOptions::default();
@@ -119,10 +109,10 @@ fn open(engine: &Engine, slots: Slots) -> Result<[Rows; Family::COUNT]> {
         engine.drain()?;
         drains += 1;
         let most = match drains < DRAINS {
-            true => MOST_LOOKED_AT,
+            true => MOST_YOUNG,
             false => usize::MAX,
         };
-        if let Some(opened) = engine.young().open_all(most, wanted, iterators) {
+        if let Some(opened) = engine.young().open_all(most, iterators) {
             break opened;
         }
     };
