@@ -3,7 +3,7 @@
 //! A generation that is full does not change any more. What a walk needs of it in order is put in order once, for the
 //! walks that follow too.
 
-use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -12,13 +12,13 @@ use rustc_hash::FxHashMap;
 
 use crate::batch::Batch;
 use crate::family::Family;
-use crate::row::{Row, long_hash, sorted};
+use crate::row::{Row, common_prefix, long_hash, number_at, sorted};
 use crate::rows::Direction;
 use crate::young::ROW_OVERHEAD;
 
-/// A walk that needs at least one of so many rows of a generation keeps all of it in memory until it ends, and does not
-/// copy those it needs.
-const SHARED_FROM: usize = 8;
+/// A walk takes along so few rows by themselves. For more it keeps the generation in memory until it ends, as it does with
+/// RocksDB's tables.
+const FEW_COPIED: usize = 256;
 
 /// The rows of commits that are drained together.
 #[derive(Default)]
@@ -44,7 +44,42 @@ struct Places {
     /// In the order in which they came.
     as_they_came: Vec<u32>,
     /// In the order of their keys, if that was ever needed, and the generation was full.
-    ordered: OnceLock<Box<[u32]>>,
+    order: OnceLock<Order>,
+}
+
+/// Places in the order of their keys.
+struct Order {
+    /// How many bytes all keys begin with.
+    common: usize,
+    /// Each with the part of its key that follows: most are told apart by it, and no row has to be fetched for that.
+    places: Box<[(u64, u32)]>,
+}
+
+impl Order {
+    fn place(&self, number: usize) -> u32 {
+        self.places[number].1
+    }
+
+    /// How many keys come before this one.
+    fn count_before(&self, rows: &Generation, key: &[u8]) -> usize {
+        let Some((_, first)) = self.places.first() else {
+            return 0;
+        };
+        let common = &rows.row(*first).key()[..self.common];
+        match key[..key.len().min(self.common)].cmp(common) {
+            Ordering::Less => 0,
+            Ordering::Greater => self.places.len(),
+            Ordering::Equal => {
+                let number = number_at(key, self.common);
+                self.places.partition_point(|(other, place)| {
+                    let by_number = other.cmp(&number);
+                    by_number
+                        .then_with(|| rows.row(*place).key().cmp(key))
+                        .is_lt()
+                })
+            }
+        }
+    }
 }
 
 /// Some of its rows, in the order of their keys.
@@ -176,7 +211,7 @@ impl Generation {
     /// Whether what a range lies in is in order. It may be put in order if the generation is full.
     pub(crate) fn is_ordered(&self, range: &WalkedRange<'_>) -> bool {
         let places = self.places_of(range);
-        places.is_none_or(|places| places.ordered.get().is_some())
+        places.is_none_or(|places| places.order.get().is_some())
     }
 
     pub(crate) fn order(&self, range: &WalkedRange<'_>) {
@@ -185,11 +220,20 @@ impl Generation {
         }
     }
 
-    fn ordered<'g>(&'g self, places: &'g Places) -> &'g [u32] {
-        places.ordered.get_or_init(|| {
-            let rows = places.as_they_came.iter();
-            let rows = rows.map(|place| Placed(self.row(*place), *place)).collect();
-            sorted(rows).map(|Placed(_, place)| place).collect()
+    fn ordered<'g>(&'g self, places: &'g Places) -> &'g Order {
+        places.order.get_or_init(|| {
+            let places = &places.as_they_came;
+            let common = common_prefix(places.iter().map(|place| self.row(*place).key()));
+            let numbered = places.iter().map(|place| {
+                let number = number_at(self.row(*place).key(), common);
+                (number, *place)
+            });
+            let mut places: Box<[(u64, u32)]> = numbered.collect();
+            places.sort_unstable_by(|(one, a), (other, b)| {
+                let by_number = one.cmp(other);
+                by_number.then_with(|| self.row(*a).key().cmp(self.row(*b).key()))
+            });
+            Order { common, places }
         })
     }
 
@@ -200,27 +244,25 @@ impl Generation {
         direction: Direction,
     ) -> Option<Run> {
         let part = self.part(range)?;
-        let places = self.ordered(self.places(part));
-        let key = |place: &u32| self.row(*place).key();
-        let start = places.partition_point(|place| key(place) < range.from);
+        let order = self.ordered(self.places(part));
+        let start = order.count_before(self, range.from);
         let end = match range.to {
-            [] => places.len(),
-            to => places.partition_point(|place| key(place) < to).max(start),
+            [] => order.places.len(),
+            to => order.count_before(self, to).max(start),
         };
-        let places = places.get(start..end).filter(|places| !places.is_empty())?;
-        let rows = if places.len() >= self.rows.len() / SHARED_FROM {
+        let length = end - start;
+        if length == 0 {
+            return None;
+        }
+        let rows = if length <= FEW_COPIED {
+            let places = (start..end).map(|number| order.place(number));
+            Ordered::Copied(places.map(|place| self.row(place).clone()).collect())
+        } else {
             Ordered::Shared {
                 generation: self.clone(),
                 part,
                 range: start..end,
             }
-        } else {
-            Ordered::Copied(
-                places
-                    .iter()
-                    .map(|place| self.row(*place).clone())
-                    .collect(),
-            )
         };
         Some(Run {
             rows,
@@ -243,15 +285,6 @@ impl Generation {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-/// A row and its place.
-struct Placed<'g>(&'g Row, u32);
-
-impl Borrow<Row> for Placed<'_> {
-    fn borrow(&self) -> &Row {
-        self.0
     }
 }
 
@@ -286,8 +319,8 @@ impl Run {
                 part,
                 range,
             } => {
-                let places = generation.ordered(generation.places(*part));
-                generation.row(places[range.start + number])
+                let order = generation.ordered(generation.places(*part));
+                generation.row(order.place(range.start + number))
             }
             Ordered::Copied(rows) => &rows[number],
         })
@@ -312,19 +345,27 @@ impl Run {
     }
 
     pub(crate) fn seek(&mut self, to: &[u8]) {
-        let is_before = |row: &Row| match self.direction {
-            Direction::Forward => row.key() < to,
-            Direction::Backward => row.key() > to,
-        };
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.get(middle).is_some_and(is_before) {
-                true => low = middle + 1,
-                false => high = middle,
+        let before = match &self.rows {
+            Ordered::Shared {
+                generation,
+                part,
+                range,
+            } => {
+                let order = generation.ordered(generation.places(*part));
+                let before = order.count_before(generation, to);
+                before.clamp(range.start, range.end) - range.start
             }
-        }
-        self.passed = low;
+            Ordered::Copied(rows) => rows.partition_point(|row| row.key() < to),
+        };
+        self.passed = match self.direction {
+            Direction::Forward => before,
+            Direction::Backward => {
+                let last = self.len().checked_sub(before + 1);
+                let is_there = last.and_then(|number| self.get(number));
+                let is_at = is_there.is_some_and(|row| row.key() == to);
+                self.len() - before - usize::from(is_at)
+            }
+        };
     }
 }
 

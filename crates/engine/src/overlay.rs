@@ -129,7 +129,7 @@ mod tests {
 
     fn random_rows(random: &mut fastrand::Rng, count: usize) -> BTreeMap<Vec<u8>, Row> {
         let keys = (0..count).map(|_| {
-            let length = random.usize(0..5);
+            let length = random.usize(0..7);
             let letters = (0..length).map(|_| random.u8(b'a'..b'e'));
             letters.collect::<Vec<u8>>()
         });
@@ -150,14 +150,14 @@ mod tests {
             let mut model = BTreeMap::new();
             let mut generations = Vec::new();
             for _ in 0..random.usize(0..5) {
-                let count = random.usize(0..60);
+                let count = [10, 60, 1000][random.usize(..3)];
+                let count = random.usize(0..count);
                 let rows = random_rows(&mut random, count);
                 let mut generation = Generation::default();
                 rows.values().for_each(|row| {
                     generation.add(row.clone());
                 });
-                // Most of them are elsewhere, so that some runs are copied.
-                for other in 0..random.usize(0..2) * 500 {
+                for other in 0..random.usize(0..50) {
                     let key = [&b"x"[..], &other.to_be_bytes()].concat();
                     generation.add(Row::new(Family::Metadata, &key, None));
                 }

@@ -56,7 +56,9 @@ pub fn mean_of_many(
     const AT_A_TIME: u64 = 64;
     let mut took = Duration::ZERO;
     for first in (0..count).step_by(AT_A_TIME as usize) {
-        let commands: Vec<_> = (first..count.min(first + AT_A_TIME)).map(&mut next).collect();
+        let commands: Vec<_> = (first..count.min(first + AT_A_TIME))
+            .map(&mut next)
+            .collect();
         let started = Instant::now();
         let replies = client.pipeline(&commands);
         took += started.elapsed();
