@@ -398,9 +398,11 @@ impl Young {
         Ok(())
     }
 
-    /// How many young rows a walk over the range has to look at before it begins.
+    /// How many young rows a walk over the range has to look at before it begins: those that are not in order yet.
     pub(crate) fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
-        self.state.read().looked_at(range)
+        let state = self.state.read();
+        let unordered = state.generations().filter(|rows| !rows.is_ordered(range));
+        unordered.map(|rows| rows.looked_at(range)).sum()
     }
 
     /// Finds the young rows of a range, and opens what lies below at the same moment. None if there are too many to

@@ -53,7 +53,7 @@ pub fn mean_of_many(
     count: u64,
     mut next: impl FnMut(u64) -> Vec<String>,
 ) -> Duration {
-    const AT_A_TIME: u64 = 64;
+    const AT_A_TIME: u64 = 16;
     let mut took = Duration::ZERO;
     for first in (0..count).step_by(AT_A_TIME as usize) {
         let commands: Vec<_> = (first..count.min(first + AT_A_TIME))
