@@ -140,7 +140,7 @@ impl Drive<'_> {
         }
         Some(
             match successor(self.region, self.group, self.observed, self.leading, &stay) {
-                Some(to) => self.next(Step::Transfer {
+                Some(to) => Progress::Next(Step::Transfer {
                     region: self.region.id,
                     to,
                 }),
@@ -155,11 +155,14 @@ impl Drive<'_> {
         let learners = self.region.learners();
         if let Some(replica) = self.group.learners.difference(&learners).next() {
             let replica = *replica;
-            return Some(self.next(Step::RemoveLearner { region, replica }));
+            return Some(Progress::Next(Step::RemoveLearner { region, replica }));
         }
         if let Some(replica) = self.region.leaving().first() {
             let replica = *replica;
-            return Some(self.next(Step::Propose(Change::Drop { region, replica })));
+            return Some(Progress::Next(Step::Propose(Change::Drop {
+                region,
+                replica,
+            })));
         }
         let replica = *learners.first()?;
         if !self.group.is_member(replica) {
@@ -169,14 +172,17 @@ impl Drive<'_> {
             let lag = self.group.lag.get(&replica).copied();
             return Some(Progress::Waiting(Waiting::CatchUp { replica, lag }));
         }
-        Some(self.next(Step::Propose(Change::Promote { region, replica })))
+        Some(Progress::Next(Step::Propose(Change::Promote {
+            region,
+            replica,
+        })))
     }
 
     fn split(&self) -> Option<Progress> {
         let split = self.region.split.clone()?;
         let region = self.region.id;
         let epoch = self.group.epoch;
-        Some(self.next(match epoch > self.region.epoch {
+        Some(Progress::Next(match epoch > self.region.epoch {
             true => Step::Propose(Change::FinishSplit { region, epoch }),
             false => Step::Split { region, split },
         }))
@@ -187,7 +193,7 @@ impl Drive<'_> {
             return Progress::Settled;
         };
         match self.observed.alive.contains(&node) {
-            true => self.next(Step::AddLearner {
+            true => Progress::Next(Step::AddLearner {
                 region: self.region.id,
                 replica,
                 node,
@@ -197,14 +203,10 @@ impl Drive<'_> {
     }
 
     fn change_voters(&self, voters: BTreeSet<u64>) -> Progress {
-        self.next(Step::ChangeVoters {
+        Progress::Next(Step::ChangeVoters {
             region: self.region.id,
             voters,
         })
-    }
-
-    fn next(&self, step: Step) -> Progress {
-        Progress::Next(step)
     }
 
     fn is_alive(&self, replica: u64) -> bool {

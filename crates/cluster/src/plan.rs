@@ -246,10 +246,14 @@ impl<'a> Planner<'a> {
         self.transfer(region, &stay)
     }
 
+    /// Who should lead does, unless its node is to leave: it has just been sent away from there.
     fn prefer(&mut self, region: &Region) -> bool {
+        let node = region.preferred.and_then(|replica| region.node_of(replica));
         match region.preferred {
-            Some(preferred) => self.transfer(region, &BTreeSet::from([preferred])),
-            None => false,
+            Some(preferred) if node.is_some_and(|node| self.map.is_active(node)) => {
+                self.transfer(region, &BTreeSet::from([preferred]))
+            }
+            _ => false,
         }
     }
 

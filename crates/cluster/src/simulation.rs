@@ -131,7 +131,7 @@ impl World {
         let replicas = self.map.region(region).unwrap().replicas.keys();
         let replicas: Vec<u64> = replicas.copied().collect();
         let replica = replicas[self.rng.usize(..replicas.len())];
-        let change = match self.rng.u8(0..10) {
+        let change = match self.rng.u8(0..11) {
             0 | 1 if self.added < 12 => {
                 self.added += 1;
                 Change::AddNode {
@@ -155,6 +155,10 @@ impl World {
                 replaces: self.rng.bool().then_some(replica),
             },
             8 => Change::RemoveNode { node },
+            9 => Change::Prefer {
+                region,
+                replica: self.rng.u8(0..4).checked_sub(1).map(|_| replica),
+            },
             _ => Change::RemoveReplica { region, replica },
         };
         self.apply(change);
@@ -340,6 +344,8 @@ impl World {
             assert_eq!(group.configs, [region.voters()]);
             assert_eq!(group.learners, BTreeSet::new());
             assert_eq!(region.replicas.len(), map.wanted_replicas(region.id));
+            let leader = region.preferred.unwrap_or(group.leader);
+            assert_eq!(group.leader, leader, "who should lead does not");
             if region.id != MAP_REGION {
                 for replica in region.replicas.values() {
                     *replicas.get_mut(&replica.node).expect("an active node") += 1;
@@ -349,12 +355,16 @@ impl World {
                     .expect("an active node") += 1;
             }
         }
-        for counts in [replicas, leaders] {
-            let (least, most) = (
-                counts.values().min().unwrap(),
-                counts.values().max().unwrap(),
-            );
-            assert!(most - least <= 1, "{counts:?}");
+        // Those who lead because somebody asked for it may be too many on one node.
+        let is_free = map.regions().all(|region| region.preferred.is_none());
+        for counts in [Some(replicas), is_free.then_some(leaders)] {
+            let counts: Vec<usize> = counts.into_iter().flat_map(BTreeMap::into_values).collect();
+            let range = (counts.iter().min(), counts.iter().max());
+            let is_even = range
+                .0
+                .zip(range.1)
+                .is_none_or(|(least, most)| most - least <= 1);
+            assert!(is_even, "{counts:?}");
         }
     }
 }
