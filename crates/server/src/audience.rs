@@ -47,6 +47,11 @@ impl Observer for Audience {
                 } => server.watches.lose_fields(database, key, last_ms),
                 Effect::Outdated { key, by } => outdated.add(key, by),
                 Effect::AllOutdated => outdated.add_all(),
+                Effect::LeadEnded => {
+                    outdated.add_all();
+                    // They are told where to wait.
+                    server.blocked.retry_all();
+                }
                 Effect::Expired { database, key } => server.blocked.expired((database, key)),
             }
         }

@@ -2,13 +2,14 @@
 //!
 //! A change is noted when the command that makes it has run, under the latches of its keys and before its commit.
 //! WATCH and EXEC hold the latches of the watched keys too, shared: so whatever happened to a key before WATCH is
-//! not held against it, and whatever happens after is known when EXEC looks.
+//! not held against it, and whatever happens after is known when EXEC looks. In a cluster others may change a key while
+//! they lead its region, so a watch holds only as long as this node has led it without a break.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cairn_store::{Key, ReadTxn, Result, keys};
+use cairn_store::{Key, ReadTxn, Reign, Result, keys, slot};
 use parking_lot::Mutex;
 
 use crate::interest::Interest;
@@ -41,6 +42,8 @@ struct WatchedKey {
     name: Box<[u8]>,
     existed: bool,
     since_ms: u64,
+    /// None on a single machine.
+    reign: Option<Reign>,
 }
 
 impl Watches {
@@ -135,6 +138,7 @@ impl Watch {
             name: name.into(),
             existed,
             since_ms: txn.now_ms(),
+            reign: txn.reign(),
         });
         Ok(())
     }
@@ -147,6 +151,13 @@ impl Watch {
     pub fn has_changed(&self, txn: &ReadTxn) -> Result<bool> {
         if self.dirty.load(Ordering::Relaxed) {
             return Ok(true);
+        }
+        let regions = txn.store().regions();
+        for watched in self.keys.iter().filter(|key| key.reign.is_some()) {
+            let region = regions.with_slot(slot(&watched.name));
+            if region.and_then(|region| region.reign()) != watched.reign {
+                return Ok(true);
+            }
         }
         // That a key expires, or a field, is nobody's command.
         for watched in self.keys.iter().filter(|key| key.existed) {

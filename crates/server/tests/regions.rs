@@ -310,3 +310,49 @@ fn who_waits_for_a_key_is_served_by_its_region() {
     assert_eq!(popped, format!("*2\r\n{}{}", bulk(&seven), bulk("z")));
     assert_eq!(node.ask("DBSIZE\r\n"), ":1\r\n");
 }
+
+#[test]
+fn a_watch_does_not_outlive_the_lead_of_its_region() {
+    let node = Node::new();
+    let name = name(6, 0);
+    let transaction = |node: &Node, between: &dyn Fn(&Node)| {
+        node.talk(async |client: &mut DuplexStream| {
+            client
+                .write_all(format!("WATCH {name}\r\n").as_bytes())
+                .await
+                .unwrap();
+            let mut reply = [0; 5];
+            client.read_exact(&mut reply).await.unwrap();
+            between(node);
+            let rest = format!("MULTI\r\nSET {name} v\r\nEXEC\r\n");
+            client.write_all(rest.as_bytes()).await.unwrap();
+        })
+    };
+    let done = "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n";
+    assert_eq!(transaction(&node, &|_| ()), done);
+    // Others may have changed the key meanwhile.
+    let undone = "+OK\r\n+QUEUED\r\n*-1\r\n";
+    let changed_hands = |node: &Node| {
+        node.store.lost_leadership(6);
+        node.lead(6, 9);
+    };
+    assert_eq!(transaction(&node, &changed_hands), undone);
+    let another = |node: &Node| {
+        node.store.lost_leadership(7);
+        node.lead(7, 9);
+    };
+    assert_eq!(transaction(&node, &another), done);
+}
+
+#[test]
+fn who_waits_for_a_key_is_told_when_it_is_led_elsewhere() {
+    let node = Node::new();
+    let name = name(5, 0);
+    let reply = node.talk(async |client: &mut DuplexStream| {
+        let request = format!("BLPOP {name} 10\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        node.store.lost_leadership(5);
+    });
+    assert!(reply.starts_with("-MOVED "), "{reply}");
+}

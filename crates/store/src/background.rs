@@ -142,17 +142,27 @@ fn run(name: &str, mut job: Job, store: &Arc<Store>, stop: &Stop) {
 /// Batches are short: whoever wants the processor, or one of their latches, waits for no more than one.
 const EXPIRER_TURN: Duration = Duration::from_micros(100);
 const LEAST_EXPIRED: usize = 4;
+/// How many times as large they may be in a cluster.
+const REPLICATED: usize = 16;
 
 fn expire(pace: Pace) -> Job {
     let mut batch = LEAST_EXPIRED;
     Box::new(move |store| {
         let started = Instant::now();
-        let progress = store.expire_some(batch.min(pace.expire_batch))?;
+        // Where each batch waits until others agree, more has to go into one.
+        let (most, turn) = match store.is_replicated() {
+            true => (
+                pace.expire_batch * REPLICATED,
+                EXPIRER_TURN * REPLICATED as u32,
+            ),
+            false => (pace.expire_batch, EXPIRER_TURN),
+        };
+        let progress = store.expire_some(batch.min(most))?;
         Ok(Next::Rest(match progress {
             Progress::Idle => pace.expire_interval,
             Progress::More { lag, waited } => {
                 let worked = started.elapsed().saturating_sub(waited);
-                batch = next_batch(batch, worked).min(pace.expire_batch);
+                batch = next_batch(batch, worked, turn).min(most);
                 expirer_rest(worked, lag)
             }
         }))
@@ -160,8 +170,8 @@ fn expire(pace: Pace) -> Job {
 }
 
 /// As many as can be dealt with in one turn, judging from the last batch.
-fn next_batch(batch: usize, took: Duration) -> usize {
-    let in_time = batch as f64 * EXPIRER_TURN.div_duration_f64(took.max(Duration::from_nanos(1)));
+fn next_batch(batch: usize, took: Duration, turn: Duration) -> usize {
+    let in_time = batch as f64 * turn.div_duration_f64(took.max(Duration::from_nanos(1)));
     // One that took long was interrupted, most likely.
     (in_time as usize)
         .clamp(batch / 2, batch + 1)
@@ -253,12 +263,12 @@ mod tests {
     #[test]
     fn a_batch_of_the_expirer_takes_a_turn() {
         let micros = Duration::from_micros;
-        assert_eq!(next_batch(20, micros(50)), 21);
-        assert_eq!(next_batch(20, micros(101)), 19);
+        assert_eq!(next_batch(20, micros(50), EXPIRER_TURN), 21);
+        assert_eq!(next_batch(20, micros(101), EXPIRER_TURN), 19);
         // One that was interrupted says little, and there is a least.
-        assert_eq!(next_batch(20, micros(5_000)), 10);
-        assert_eq!(next_batch(5, micros(5_000)), LEAST_EXPIRED);
-        assert_eq!(next_batch(5, Duration::ZERO), 6);
+        assert_eq!(next_batch(20, micros(5_000), EXPIRER_TURN), 10);
+        assert_eq!(next_batch(5, micros(5_000), EXPIRER_TURN), LEAST_EXPIRED);
+        assert_eq!(next_batch(5, Duration::ZERO, EXPIRER_TURN), 6);
     }
 
     #[test]

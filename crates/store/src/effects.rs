@@ -35,6 +35,8 @@ pub enum Effect {
     },
     /// What clients keep of anything is.
     AllOutdated,
+    /// The node leads a region no more: keys may change without its knowing.
+    LeadEnded,
     /// A key has expired that somebody may wait for.
     Expired { database: u32, key: Box<[u8]> },
 }

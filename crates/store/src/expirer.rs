@@ -97,7 +97,7 @@ pub enum Progress {
     More {
         /// What was dealt with last had been due for so long.
         lag: Duration,
-        /// It took so long before the work could begin: rows had to be drained, others held a latch.
+        /// How much of the time was no work: rows had to be drained, others held a latch or, in a cluster, had to agree.
         waited: Duration,
     },
 }
@@ -161,7 +161,7 @@ impl Store {
             self.raise_watermarks(round, &mut batches);
         }
         let last_ms = batches.iter().filter_map(|batch| batch.last_ms).max();
-        self.commit_batches(place, batches)?;
+        waited += self.commit_batches(place, batches)?;
         // While there is more ahead, what was skipped lies behind; then it comes first.
         if is_last {
             place.round = None;
@@ -198,13 +198,14 @@ impl Store {
     }
 
     /// Commits the batches of all regions together. What belongs to a region that is not led any more is for whoever
-    /// leads it.
-    fn commit_batches(&self, place: &mut Place, batches: Vec<Batch>) -> Result<()> {
+    /// leads it. Returns how long it had to wait for other nodes.
+    fn commit_batches(&self, place: &mut Place, batches: Vec<Batch>) -> Result<Duration> {
+        let started = Instant::now();
         let begun: Vec<_> = batches
             .into_iter()
             .map(|batch| batch.commit(self))
             .collect();
-        let mut failed = Ok(());
+        let mut failed: Result<()> = Ok(());
         for committed in begun {
             let led = committed.led;
             match committed.finish(self) {
@@ -215,7 +216,11 @@ impl Store {
                 Err(error) => failed = Err(error.into()),
             }
         }
-        failed
+        failed?;
+        Ok(match self.is_replicated() {
+            true => started.elapsed(),
+            false => Duration::ZERO,
+        })
     }
 
     fn begin_round(&self, place: &mut Place) -> Round {

@@ -16,6 +16,7 @@ use cairn_encoding::system::{Maxima, SystemKey, SystemKind};
 use cairn_engine::{Committer, EngineError, Family};
 
 use crate::databases::{self, Databases};
+use crate::effects::Effect;
 use crate::error::Result;
 use crate::region::{Lead, Region, Regions};
 use crate::store::Store;
@@ -111,8 +112,11 @@ impl Store {
     }
 
     fn end_lead(&self, region: &Region) {
-        region.set_lead(None);
+        let was_led = region.set_lead(None);
         self.forget_derived();
+        if was_led {
+            self.listeners().show(vec![Effect::LeadEnded]);
+        }
     }
 
     /// The rows that announce versions of this region that are being written ahead.

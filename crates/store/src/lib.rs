@@ -71,7 +71,7 @@ pub use live::{LiveRow, LiveRows, Walked};
 pub use point::Point;
 pub use ranks::{Jumps, RankOptions};
 pub use reclaimer::{Orphans, Reclaimer};
-pub use region::{Lead, Region, Regions};
+pub use region::{Lead, Region, Regions, Reign};
 pub use set::Set;
 pub use store::{Store, StoreOptions};
 pub use stream::Stream;

@@ -54,6 +54,22 @@ impl Lead {
     }
 }
 
+/// The time in which one node has led a region without a break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reign {
+    region: u64,
+    term: u64,
+}
+
+impl Reign {
+    pub(crate) fn of(region: &Region, lead: &Lead) -> Reign {
+        Reign {
+            region: region.id,
+            term: lead.term,
+        }
+    }
+}
+
 pub struct Region {
     id: u64,
     slots: Range<u16>,
@@ -104,11 +120,19 @@ impl Region {
         self.lead.load().is_some()
     }
 
-    /// Transactions of an earlier lead are refused from here on.
-    pub(crate) fn set_lead(&self, lead: Option<Arc<Lead>>) {
-        if let Some(before) = self.lead.swap(lead) {
+    /// Transactions of an earlier lead are refused from here on; true if there was one.
+    pub(crate) fn set_lead(&self, lead: Option<Arc<Lead>>) -> bool {
+        let before = self.lead.swap(lead);
+        if let Some(before) = &before {
             before.is_over.store(true, Ordering::Relaxed);
         }
+        before.is_some()
+    }
+
+    /// What stays the same for as long as no other node can have led it; none while this one does not.
+    pub fn reign(&self) -> Option<Reign> {
+        let lead = self.lead.load();
+        lead.as_ref().map(|lead| Reign::of(self, lead))
     }
 
     pub(crate) fn raised_ms(&self) -> u64 {

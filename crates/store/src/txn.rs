@@ -26,7 +26,7 @@ use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
 use crate::ranks::Counted;
-use crate::region::{Lead, Region};
+use crate::region::{Lead, Region, Reign};
 use crate::remains::{Remains, RemainsMark};
 use crate::store::Store;
 
@@ -390,6 +390,13 @@ impl ReadTxn {
 
     pub(crate) fn lead(&self) -> Option<&Arc<Lead>> {
         self.lead.as_ref()
+    }
+
+    /// In which the transaction began, in a cluster; what it reads may be outdated when that has ended.
+    pub fn reign(&self) -> Option<Reign> {
+        let is_replicated = self.store.is_replicated();
+        let lead = self.lead.as_ref().filter(|_| is_replicated)?;
+        Some(Reign::of(&self.region, lead))
     }
 
     /// Commits a batch of this transaction's region.

@@ -52,7 +52,8 @@ impl Committer for InTerm {
                 }
                 (_, Fate::LostInSecret) => Err(EngineError::InDoubt),
             };
-            // Whoever asked may have gone.
+            // Whoever is told may start the node again at once.
+            drop(log);
             let _ = done.send(result);
         });
         Commit::Pending(outcome)
