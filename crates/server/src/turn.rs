@@ -72,7 +72,9 @@ impl Turns {
             self.current = None;
             return &mut self.home;
         }
-        let is_it = |turn: &Turn| Arc::ptr_eq(turn.txn.region(), region);
+        // One that only reads may be older than the term. What was gathered in another term is refused when the turn ends.
+        let is_it =
+            |turn: &Turn| Arc::ptr_eq(turn.txn.region(), region) && turn.txn.is_of_this_term();
         let at = self.others.iter().position(is_it).unwrap_or_else(|| {
             self.others.push(Turn::new(store, region));
             self.others.len() - 1

@@ -228,6 +228,10 @@ fn what_is_led_elsewhere_is_refused() {
     assert!(node.ask(&sort).contains("denied in cluster mode"));
     node.lead(7, 9);
     assert_eq!(node.ask(&format!("GET {seven}\r\n")), "$-1\r\n");
+    // Reads leave nothing behind that is older than the next term.
+    node.store.lost_leadership(7);
+    node.lead(7, 10);
+    assert_eq!(node.ask(&format!("SET {seven} a\r\n")), "+OK\r\n");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use arc_swap::ArcSwap;
 use cairn_encoding::row;
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_engine::{
-    Clock, Engine, EngineOptions, Family, LOCAL_REGION, LocalCommitter, SyncMode, TimeSource,
+    Clock, Engine, EngineError, EngineOptions, Family, LOCAL_REGION, LocalCommitter, SyncMode,
+    TimeSource,
 };
 use parking_lot::Mutex;
 
@@ -40,6 +41,9 @@ const MAX_VALUE_LEN: usize = 512 << 20;
 const REPLICATED_DATABASES: u32 = 1;
 /// The region that replicates the map of a cluster, and holds no keys.
 const CLUSTER_MAP: u64 = 0;
+/// Why a single machine's directory cannot be that of a node yet.
+const OLD_FORMAT: &str = "the directory holds strings of an old format: they are moved to the new one while it is served \
+                          by a single machine";
 /// A single machine leads its region in one term.
 const ONLY_TERM: u64 = 1;
 
@@ -111,8 +115,17 @@ impl Store {
     /// Opens the store of a node of a cluster. Its regions come later, and their committers from outside: see
     /// [`Store::place_regions`] and [`Store::became_leader`]. What `options` says of databases and syncs does not count.
     /// Filters rest until the caller starts them, when it has placed the regions whose rows there are.
+    ///
+    /// The directory may be that of a single machine, whose region goes on under its number. Strings of the old format
+    /// are not replicated: such a directory is refused until the single machine has moved them.
     pub fn open_replicated(path: &Path, options: StoreOptions) -> Result<Arc<Store>> {
         let engine = Arc::new(Engine::open(path, &options.engine)?);
+        let legacy_key = SystemKey::LegacyMayExist {
+            region: LOCAL_REGION,
+        };
+        if engine.get(Family::Meta, &legacy_key.encode())?.is_some() {
+            return Err(EngineError::Storage(OLD_FORMAT.into()).into());
+        }
         let databases = Databases::new(REPLICATED_DATABASES);
         let home = Region::new(CLUSTER_MAP, 0..0, 0, databases);
         Ok(Arc::new(Store::assemble(engine, options, home, true)))

@@ -392,6 +392,14 @@ impl ReadTxn {
         self.lead.as_ref()
     }
 
+    /// Whether it began in the region's present term.
+    pub fn is_of_this_term(&self) -> bool {
+        match &self.lead {
+            Some(lead) => !lead.is_over(),
+            None => !self.region.is_led(),
+        }
+    }
+
     /// In which the transaction began, in a cluster; what it reads may be outdated when that has ended.
     pub fn reign(&self) -> Option<Reign> {
         let is_replicated = self.store.is_replicated();

@@ -6,9 +6,11 @@ mod node;
 use cairn_encoding::row;
 use cairn_encoding::slot::slot;
 use cairn_encoding::system::{SystemKey, SystemKind, value};
-use cairn_engine::EngineError;
+use cairn_engine::{EngineError, LOCAL_REGION};
 use cairn_store::databases::flush;
-use cairn_store::{Error, Family, Fresh, Progress, Store, keyspace};
+use cairn_store::{
+    Begun, Error, Family, Fresh, Patience, Placement, Progress, Store, WriteTxn, keyspace,
+};
 
 use crate::support::*;
 use node::{Fate, Node};
@@ -188,6 +190,66 @@ fn a_new_leader_finds_what_became_of_a_flush_that_nobody_could_tell_of() {
 }
 
 #[test]
+fn a_flush_that_is_told_of_late_does_not_undo_a_later_one() {
+    let mut node = Node::new(&three());
+    sow(&node, 7, 5);
+    let index = |node: &Node| node.region(7).databases().index_of(0);
+    let mut txn = node.txn(7);
+    flush(&mut txn, [0]);
+    let Begun::Pending(late) = node.store().begin_commit(&mut txn) else {
+        panic!("others have to agree");
+    };
+    let row = SystemKey::DeadIndex {
+        region: 7,
+        index: index(&node),
+    };
+    while node
+        .store()
+        .engine()
+        .get(Family::Meta, &row.encode())
+        .unwrap()
+        .is_none()
+    {
+        std::thread::yield_now();
+    }
+    node.lose(7);
+    node.lead(7).unwrap();
+    sow(&node, 7, 3);
+    node.write(7, |txn| flush(txn, [0]));
+    let flushed = index(&node);
+    late.wait(node.store()).unwrap();
+    assert_eq!(index(&node), flushed);
+    assert_eq!(node.read(7, keys), [""; 0]);
+}
+
+#[test]
+fn a_single_machine_becomes_a_node() {
+    let mut fixture = Fixture::new();
+    fixture.write(|txn| set(txn, "key", "value"));
+    fixture.write(|txn| cairn_store::legacy::write_legacy(txn, b"old", b"value", 0));
+    let time = fixture.time.clone();
+    let open = |path: &std::path::Path| Store::open_replicated(path, options(time.clone(), 16));
+    let refused = open(fixture.stop());
+    assert!(refused.is_err_and(|error| error.to_string().contains("old format")));
+    fixture.restart();
+    let mut place = Vec::new();
+    while let Some(next) = fixture.store().move_legacy(&place, 10).unwrap() {
+        place = next;
+    }
+    let store = open(fixture.stop()).unwrap();
+    let placed = Placement {
+        id: LOCAL_REGION,
+        slots: 0..16384,
+        epoch: 0,
+    };
+    store.place_regions(&[placed], &[]).unwrap();
+    let region = store.regions().with_slot(0).unwrap().clone();
+    let mut txn = WriteTxn::new(store.clone(), region, Patience::Long);
+    txn.begin(0);
+    assert_eq!(keys(&txn), ["key", "old"]);
+}
+
+#[test]
 fn keys_expire_where_they_are_led_and_watermarks_rise_alone() {
     let mut node = Node::new(&three());
     node.time.set_millis(START);
@@ -330,7 +392,7 @@ fn a_region_that_is_cut_in_two_keeps_its_keys() {
 #[test]
 fn regions_that_share_a_slot_are_not_placed() {
     let node = Node::new(&three());
-    let placed = cairn_store::Placement {
+    let placed = Placement {
         id: 10,
         slots: 4999..5000,
         epoch: 0,
