@@ -57,6 +57,11 @@ impl Chunks {
     pub fn append_next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         self.cursor.append_next(&mut self.rows, out)
     }
+
+    /// Passes over the zeros up to the next chunk that is stored; returns how many they are.
+    pub fn pass_gap(&mut self) -> Result<u64> {
+        self.cursor.pass_gap(&mut self.rows)
+    }
 }
 
 /// How far a chunked string has been read. The rows are lent to it, so that many strings can be read
@@ -126,18 +131,40 @@ impl Cursor {
         if self.is_drained {
             return Ok(());
         }
-        match rows.next()? {
-            Some((row_key, bytes)) if row_key.starts_with(&self.prefix) => {
-                let found = decode_chunk_sub(&row_key[self.prefix.len()..])?;
-                if found == number {
-                    out.extend_from_slice(part(bytes, wanted));
-                } else {
-                    self.ahead = Some((found, bytes.to_vec()));
-                }
+        match self.next_stored(rows)? {
+            Some((found, bytes)) if found == number => {
+                out.extend_from_slice(part(bytes, wanted));
             }
-            _ => self.is_drained = true,
+            Some((found, bytes)) => self.ahead = Some((found, bytes.to_vec())),
+            None => self.is_drained = true,
         }
         Ok(())
+    }
+
+    fn pass_gap(&mut self, rows: &mut Rows) -> Result<u64> {
+        if self.ahead.is_none() && !self.is_drained && self.remaining() > 0 {
+            let next = self.next_stored(rows)?;
+            self.ahead = next.map(|(found, bytes)| (found, bytes.to_vec()));
+            self.is_drained = self.ahead.is_none();
+        }
+        let next = match &self.ahead {
+            Some((ahead, _)) => start_of(*ahead).min(self.end),
+            None => self.end,
+        };
+        let gap = next.saturating_sub(self.position);
+        self.position += gap;
+        Ok(gap)
+    }
+
+    /// The next chunk that there is, and its number.
+    fn next_stored<'r>(&self, rows: &'r mut Rows) -> Result<Option<(u32, &'r [u8])>> {
+        match rows.next()? {
+            Some((row_key, bytes)) if row_key.starts_with(&self.prefix) => {
+                let number = decode_chunk_sub(&row_key[self.prefix.len()..])?;
+                Ok(Some((number, bytes)))
+            }
+            _ => Ok(None),
+        }
     }
 }
 

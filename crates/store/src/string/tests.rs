@@ -427,6 +427,49 @@ fn a_reader_that_left_its_transaction_sees_the_value_it_started_with() {
 }
 
 #[test]
+fn what_is_not_stored_is_passed_over_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open_store(directory.path());
+    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let chunk = CHUNK_SIZE as u64;
+    // Chunks 0, 5 and 6 of ten, and a last one of which there is nothing.
+    for at in [3, 5 * chunk + 7, 6 * chunk] {
+        let edit = Edit::open(&txn, b"k").unwrap();
+        edit.write_at(&mut txn, at, b"x").unwrap();
+    }
+    let edit = Edit::open(&txn, b"k").unwrap();
+    edit.write_at(&mut txn, 9 * chunk + 10, b"x").unwrap();
+    store.commit_blocking(&mut txn).unwrap();
+    let string = Str::find(&txn, b"k").unwrap().unwrap();
+    let read = |range: std::ops::Range<u64>| {
+        let mut chunks = string.section(&txn, range).unwrap();
+        let mut pieces = Vec::new();
+        loop {
+            let gap = chunks.pass_gap().unwrap();
+            let mut piece = Vec::new();
+            let has_more = chunks.append_next(&mut piece).unwrap();
+            let ones = piece.iter().filter(|byte| **byte == b'x').count();
+            pieces.push((gap, piece.len() as u64, ones));
+            if !has_more {
+                return pieces;
+            }
+        }
+    };
+    let whole = [
+        (0, chunk, 1),
+        (4 * chunk, chunk, 1),
+        (0, chunk, 1),
+        (2 * chunk, 11, 1),
+        (0, 0, 0),
+    ];
+    assert_eq!(read(0..9 * chunk + 11), whole);
+    assert_eq!(read(2 * chunk + 5..3 * chunk), [(chunk - 5, 0, 0)]);
+    let part = [(chunk, 8, 1), (0, 0, 0)];
+    assert_eq!(read(4 * chunk..5 * chunk + 8), part);
+    assert_eq!(read(8 * chunk + 1..9 * chunk), [(chunk - 1, 0, 0)]);
+}
+
+#[test]
 fn strings_of_the_old_format_are_read_and_moved_with_their_expiry() {
     let directory = tempfile::tempdir().unwrap();
     let at_ms = START_MS + 1000;

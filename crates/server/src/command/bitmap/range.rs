@@ -142,7 +142,7 @@ pub fn bitpos(txn: &ReadTxn, args: &Args) -> Result<Reply> {
 }
 
 /// Shows the bytes of a part of a value, from this byte on, until `look` has seen enough. Bits outside of the part
-/// are shown as `outside`.
+/// are shown as `outside`. Of the zeros where nothing is stored the first byte is shown, and stands for all of them.
 fn look_through(
     txn: &ReadTxn,
     value: &Str<'_>,
@@ -161,7 +161,15 @@ fn look_through(
         return Ok(());
     };
     let (mut start, mut piece) = (bytes.start, Vec::new());
-    while chunks.append_next(&mut piece)? {
+    loop {
+        let gap = chunks.pass_gap()?;
+        if gap > 0 && masked(start, &mut [0]) {
+            return Ok(());
+        }
+        start += gap;
+        if !chunks.append_next(&mut piece)? {
+            return Ok(());
+        }
         txn.step()?;
         if masked(start, &mut piece) {
             return Ok(());
@@ -169,7 +177,6 @@ fn look_through(
         start += piece.len() as u64;
         piece.clear();
     }
-    Ok(())
 }
 
 /// Puts other bits where the first and the last byte lie outside of the part.
