@@ -135,12 +135,12 @@ impl Hash {
     }
 
     /// All fields in byte order; [`Hash::field_of`] reads a row's key.
-    pub fn rows(&self, txn: &ReadTxn) -> LiveRows {
+    pub fn rows(&self, txn: &ReadTxn) -> Result<LiveRows> {
         self.0.live_rows(txn)
     }
 
     /// The same with the times at which they expire.
-    pub fn rows_with_times(&self, txn: &ReadTxn) -> LiveRows {
+    pub fn rows_with_times(&self, txn: &ReadTxn) -> Result<LiveRows> {
         self.0.rows_with_times(txn)
     }
 
@@ -149,13 +149,17 @@ impl Hash {
     }
 
     /// The values of several fields, to be read one after the other.
-    pub fn values(&self, txn: &ReadTxn, fields: &[&[u8]]) -> Values {
+    pub fn values(&self, txn: &ReadTxn, fields: &[&[u8]]) -> Result<Values> {
         let row_keys: Vec<RowBytes> = fields.iter().map(|field| self.0.row_key(field)).collect();
-        Values {
+        let times = match self.0.may_hide(txn) {
+            true => Some(self.0.times(txn)?),
+            false => None,
+        };
+        Ok(Values {
             rows: self.0.rows(txn, Direction::Forward),
             row_keys: row_keys.into_iter(),
-            times: self.0.may_hide(txn).then(|| self.0.times(txn)),
-        }
+            times,
+        })
     }
 
     /// Writes the metadata: to be called after the last change.

@@ -414,7 +414,7 @@ pub fn scan_collection(
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let cursors = txn.store().cursors();
-    let mut rows = collection.live_rows(txn);
+    let mut rows = collection.live_rows(txn)?;
     if cursor != 0 {
         let place = match cursors.recall(collection.version(), cursor) {
             Some(sub) => Some(sub),

@@ -103,6 +103,8 @@ impl LiveRows {
 /// When fields expire, in the order of the fields.
 struct Times {
     rows: Rows,
+    /// What the keys of the rows begin with.
+    prefix: Vec<u8>,
     /// Where the field begins in the key of its row.
     sub_at: usize,
     /// The field that comes next.
@@ -120,10 +122,15 @@ enum Ahead {
     End,
 }
 
+/// What fields that are gone have left behind is passed by, up to so many; then it is quicker to search. However much
+/// of it there is between two fields, a step from one to the next takes little time.
+const MOST_PASSED: u32 = 8;
+
 impl Times {
     /// When the field of a row expires, and whether that is past. Fields are asked for in their order.
     fn find(&mut self, row_key: &[u8]) -> Result<(u64, bool)> {
         let field = &row_key[self.sub_at..];
+        let mut passed = 0;
         loop {
             match self.ahead {
                 Ahead::End => return Ok((0, false)),
@@ -136,7 +143,13 @@ impl Times {
                         false => (0, false),
                     });
                 }
-                Ahead::Field(_) | Ahead::Unknown => self.advance()?,
+                Ahead::Field(_) | Ahead::Unknown => {
+                    passed += 1;
+                    if passed == MOST_PASSED {
+                        self.rows.seek(&[&self.prefix, field].concat());
+                    }
+                    self.advance()?;
+                }
             }
         }
     }
@@ -157,44 +170,60 @@ impl Times {
 
 impl Collection {
     /// Every element in the order of the sub-keys, with what is due marked.
-    pub fn live_rows(&self, txn: &ReadTxn) -> LiveRows {
-        self.mark_due(txn, self.rows(txn, Direction::Forward))
+    pub fn live_rows(&self, txn: &ReadTxn) -> Result<LiveRows> {
+        let times = self.times_of_due(txn)?;
+        let rows = self.rows(txn, Direction::Forward);
+        Ok(LiveRows { rows, times })
     }
 
     /// The same in the order in which they are counted: of a sorted set, by score.
-    pub fn live_ordered_rows(&self, txn: &ReadTxn) -> LiveRows {
-        self.mark_due(txn, self.ordered_rows(txn, Direction::Forward))
-    }
-
-    fn mark_due(&self, txn: &ReadTxn, rows: Rows) -> LiveRows {
-        match self.may_hide(txn) {
-            true => self.mark_times(txn, rows),
-            false => rows.into(),
-        }
+    pub fn live_ordered_rows(&self, txn: &ReadTxn) -> Result<LiveRows> {
+        let times = self.times_of_due(txn)?;
+        let rows = self.ordered_rows(txn, Direction::Forward);
+        Ok(LiveRows { rows, times })
     }
 
     /// All fields of a hash, with the times at which they expire.
-    pub(crate) fn rows_with_times(&self, txn: &ReadTxn) -> LiveRows {
-        self.mark_times(txn, self.rows(txn, Direction::Forward))
+    pub(crate) fn rows_with_times(&self, txn: &ReadTxn) -> Result<LiveRows> {
+        let times = self.times_by_name(txn)?;
+        let rows = self.rows(txn, Direction::Forward);
+        Ok(LiveRows { rows, times })
     }
 
-    fn mark_times(&self, txn: &ReadTxn, rows: Rows) -> LiveRows {
-        let times = self.fields().map(|fields| Times {
-            rows: self.rows_by_name(txn),
+    fn times_of_due(&self, txn: &ReadTxn) -> Result<Option<Times>> {
+        match self.may_hide(txn) {
+            true => self.times_by_name(txn),
+            false => Ok(None),
+        }
+    }
+
+    fn times_by_name(&self, txn: &ReadTxn) -> Result<Option<Times>> {
+        let Some(fields) = self.fields() else {
+            return Ok(None);
+        };
+        Ok(Some(Times {
+            rows: self.rows_by_name(txn)?,
+            prefix: self.key().field(self.version(), b"").to_vec(),
             sub_at: self.sub_offset(),
             ahead: Ahead::Unknown,
             field: Vec::new(),
             first_ms: fields.first_ms,
             now_ms: txn.now_ms(),
-        });
-        LiveRows { rows, times }
+        }))
     }
 
     /// What says when fields expire, in the order of the fields.
-    pub(crate) fn rows_by_name(&self, txn: &ReadTxn) -> Rows {
+    pub(crate) fn rows_by_name(&self, txn: &ReadTxn) -> Result<Rows> {
         let lower = self.key().field(self.version(), b"");
         let upper = self.key().count(self.version(), b"");
+        self.times_within(txn, &lower, &upper)
+    }
+
+    /// Rows that say when fields expire. They may be as many as the fields, and all of them young: then the walk is not
+    /// begun on a connection's thread.
+    pub(crate) fn times_within(&self, txn: &ReadTxn, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        txn.may_walk(Family::ZsetScore, lower, upper)?;
         let direction = Direction::Forward;
-        self.rows_within(txn, Family::ZsetScore, &lower, &upper, direction)
+        Ok(self.rows_within(txn, Family::ZsetScore, lower, upper, direction))
     }
 }

@@ -553,13 +553,17 @@ impl ReadTxn {
         upper: &[u8],
         direction: Direction,
     ) -> Result<Rows> {
-        if !self.is_patient() {
-            let before = self.store.engine().before_walk(family, lower, upper);
-            if before > SHORT_WORK as usize {
-                return Err(Error::TooLong);
-            }
-        }
+        self.may_walk(family, lower, upper)?;
         Ok(self.rows(family, lower, upper, direction))
+    }
+
+    /// An error if a walk had better be begun on a thread of its own.
+    pub(crate) fn may_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<()> {
+        let before = || self.store.engine().before_walk(family, lower, upper);
+        match !self.is_patient() && before() > SHORT_WORK as usize {
+            true => Err(Error::TooLong),
+            false => Ok(()),
+        }
     }
 
     /// The same as [`ReadTxn::rows`] for rows that are too many to be kept in memory.
@@ -893,6 +897,11 @@ impl WriteTxn {
     /// Has something seen outside once this is committed.
     pub fn add_effect(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// What the current command has shown last, if anything.
+    pub fn last_effect(&mut self) -> Option<&mut Effect> {
+        self.effects[self.command.effects..].last_mut()
     }
 
     /// Has those told who listen for such events, once this is committed.

@@ -237,7 +237,7 @@ fn hmget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         let row = hash.get(txn, field)?;
         bytes += row.as_deref().map_or(0, <[u8]>::len);
         if bytes > COLLECTED_BYTES {
-            return Ok(reply::of_values(hash.values(txn, fields)));
+            return Ok(reply::of_values(hash.values(txn, fields)?));
         }
         values.push(row.map_or(Reply::Null, |value| rows::shared(value.share(0))));
     }
@@ -276,5 +276,5 @@ fn all(
     item: impl FnMut(&[u8], &[u8], &mut Writer<'_>) + Send + 'static,
 ) -> Result<Reply> {
     let size = hash.len(txn)?;
-    Ok(rows::reply(shape, size, hash.rows(txn), item))
+    Ok(rows::reply(shape, size, hash.rows(txn)?, item))
 }

@@ -70,7 +70,7 @@ impl Request {
             return Ok(reply);
         }
         let header = Some((shape, wanted));
-        let rows = from.live_ordered_rows(txn);
+        let rows = from.live_ordered_rows(txn)?;
         Ok(if size == 0 || wanted == 0 {
             Reply::Array(Vec::new())
         } else if may_repeat {

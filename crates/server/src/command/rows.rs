@@ -29,6 +29,9 @@ impl Shape {
     }
 }
 
+/// How many rows that are due one piece passes by: their times are walked over as well.
+const DUE_PER_PIECE: usize = ROWS_PER_PIECE / 4;
+
 /// A single value, from where it lies.
 pub fn shared(value: Shared) -> Reply {
     Reply::Shared(value.bytes, value.start)
@@ -67,7 +70,7 @@ where
         }
         let mut passed_by = 0;
         while self.left > 0 {
-            if out.len() >= limit || passed_by >= ROWS_PER_PIECE {
+            if out.len() >= limit || passed_by >= DUE_PER_PIECE {
                 return Ok(Progress::More);
             }
             match self.rows.next_row().map_err(StreamError::new)? {

@@ -9,7 +9,7 @@
 
 use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::has_expired;
-use cairn_engine::{Direction, Family, Rows};
+use cairn_engine::{Family, Rows};
 
 use super::Hash;
 use crate::collection::Collection;
@@ -125,7 +125,7 @@ impl Collection {
 
     /// How many fields expire in `[from_ms, to_ms)`.
     fn count_times(&self, txn: &ReadTxn, from_ms: u64, to_ms: u64) -> Result<u64> {
-        let mut rows = self.rows_by_time(txn, from_ms, to_ms);
+        let mut rows = self.rows_by_time(txn, from_ms, to_ms)?;
         let mut count = 0;
         while rows.next()?.is_some() {
             txn.step()?;
@@ -141,25 +141,24 @@ impl Collection {
         };
         let from_ms = fields.first_ms.max(since_ms);
         let now_ms = txn.now_ms();
-        Ok(from_ms < now_ms && self.rows_by_time(txn, from_ms, now_ms).next()?.is_some())
+        Ok(from_ms < now_ms && self.rows_by_time(txn, from_ms, now_ms)?.next()?.is_some())
     }
 
-    fn rows_by_time(&self, txn: &ReadTxn, from_ms: u64, to_ms: u64) -> Rows {
+    fn rows_by_time(&self, txn: &ReadTxn, from_ms: u64, to_ms: u64) -> Result<Rows> {
         let [lower, upper] =
             [from_ms, to_ms].map(|at_ms| self.key().field_time(self.version(), at_ms, b""));
-        let direction = Direction::Forward;
-        self.rows_within(txn, Family::ZsetScore, &lower, &upper, direction)
+        self.times_within(txn, &lower, &upper)
     }
 
     /// For looking up when fields expire, from one to the next.
-    pub(super) fn times(&self, txn: &ReadTxn) -> Times {
-        Times {
-            rows: self.rows_by_name(txn),
+    pub(super) fn times(&self, txn: &ReadTxn) -> Result<Times> {
+        Ok(Times {
+            rows: self.rows_by_name(txn)?,
             prefix: self.key().field(self.version(), b"").to_vec(),
             sub_at: self.sub_offset(),
             first_ms: self.fields().map_or(0, |fields| fields.first_ms),
             now_ms: txn.now_ms(),
-        }
+        })
     }
 }
 

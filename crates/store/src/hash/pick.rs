@@ -1,7 +1,8 @@
 //! Fields at random where some are due.
 //!
-//! Elements are drawn by their ranks, which count what is due as well; one that is due is put back, and another drawn.
-//! The expirer leaves little of that. Should most be due, all are walked over.
+//! Where elements are counted they are drawn by their ranks, which count what is due as well; one that is due is put back,
+//! and another drawn. The expirer leaves little of that. Should most be due, or ranks not be known, one walk over all of
+//! them finds it.
 
 use rustc_hash::FxHashSet;
 
@@ -15,7 +16,9 @@ const IN_VAIN: u64 = 64;
 impl Collection {
     /// The row of any field that is not due, each with the same chance.
     pub(crate) fn any_live(&self, txn: &ReadTxn) -> Result<Option<Vec<u8>>> {
-        if let Some(drawn) = self.draw_live(txn, 1, false)? {
+        if self.has_ranks(txn)?
+            && let Some(drawn) = self.draw_live(txn, 1, false)?
+        {
             return Ok(drawn.into_iter().next());
         }
         let live = self.live_len(txn)?;
@@ -23,7 +26,7 @@ impl Collection {
             return Ok(None);
         }
         let mut before = fastrand::u64(..live);
-        let mut rows = self.live_rows(txn);
+        let mut rows = self.live_rows(txn)?;
         while let Some(row) = rows.next()? {
             txn.step()?;
             match (row.is_due, before) {

@@ -101,7 +101,7 @@ fn check(txn: &ReadTxn, name: &[u8], model: &Model) {
     let hash = Hash::open(txn, name).unwrap();
     assert_eq!(hash.exists(), !model.is_empty());
     assert_eq!(hash.len(txn).unwrap(), model.len() as u64);
-    let mut rows = hash.rows(txn);
+    let mut rows = hash.rows(txn).unwrap();
     let mut found = Model::new();
     while let Some(row) = rows.next().unwrap() {
         found.insert(hash.field_of(row.row_key).to_vec(), row.value.to_vec());
@@ -109,7 +109,7 @@ fn check(txn: &ReadTxn, name: &[u8], model: &Model) {
     assert_eq!(&found, model);
 
     let wanted: [&[u8]; 5] = [b"b", b"", b"absent", b"a", b"b"];
-    let mut values = hash.values(txn, &wanted);
+    let mut values = hash.values(txn, &wanted).unwrap();
     for field in wanted {
         let expected = model.get(field).map(Vec::as_slice);
         assert_eq!(hash.get(txn, field).unwrap().as_deref(), expected);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_store::{Family, Hash, Progress, ReadTxn};
+use cairn_store::{Error, Family, Hash, Patience, Progress, ReadTxn, WriteTxn};
 
 use crate::field_expiry::{expire_all, hexpire, violations};
 use crate::support::*;
@@ -170,4 +170,110 @@ fn fields_of_several_hashes_go_in_the_order_of_time() {
     assert_eq!(fixture.count_in(Family::ZsetScore), 0);
     assert_eq!(fixture.count_in(Family::Expiry), 0);
     assert_eq!(violations(&fixture), [""; 0]);
+}
+
+fn short(fixture: &Fixture) -> WriteTxn {
+    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    txn.begin(0);
+    txn
+}
+
+fn is_too_long<T>(result: cairn_store::Result<T>) -> bool {
+    matches!(result, Err(Error::TooLong))
+}
+
+/// They may be as many as the fields, and all of them young: to begin a walk is to look at them.
+#[test]
+fn walks_over_very_many_that_are_due_are_not_for_the_thread_of_a_connection() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        hset(txn, "hash", fields(15_000));
+        let mut hash = Hash::open(txn, b"hash").unwrap();
+        for (field, _) in fields(15_000) {
+            hash.expire(txn, field.as_bytes(), START + 10).unwrap();
+        }
+        hash.set(txn, b"kept", b"value").unwrap();
+        hash.save(txn);
+    });
+    let asked = |txn: &ReadTxn| {
+        let hash = Hash::open(txn, b"hash").unwrap();
+        [
+            is_too_long(hash.len(txn)),
+            is_too_long(hash.rows(txn)),
+            is_too_long(hash.values(txn, &[b"kept"])),
+            is_too_long(hash.collection().any(txn)),
+        ]
+    };
+    // Nothing is due, and nobody looks.
+    assert_eq!(asked(&short(&fixture)), [false; 4]);
+    fixture.time.set_millis(START + 11);
+    assert_eq!(asked(&short(&fixture)), [true; 4]);
+    fixture.read(|txn| assert_eq!(asked(txn), [false; 4]));
+}
+
+/// Without ranks each draw would be a walk.
+#[test]
+fn one_walk_finds_the_only_field_that_is_not_due() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        hset(txn, "hash", fields(4000));
+        let mut hash = Hash::open(txn, b"hash").unwrap();
+        for (field, _) in fields(4000).filter(|(field, _)| field != "field:001234") {
+            hash.expire(txn, field.as_bytes(), START + 10).unwrap();
+        }
+        hash.save(txn);
+    });
+    fixture.time.set_millis(START + 11);
+    let txn = short(&fixture);
+    let hash = Hash::open(&txn, b"hash").unwrap();
+    let found = hash.collection().any(&txn).unwrap().unwrap();
+    assert_eq!(hash.field_of(&found), b"field:001234");
+}
+
+/// What said when they expire is there until a compaction comes by.
+#[test]
+fn what_fields_that_are_gone_have_left_behind_is_passed_by() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| {
+        hset(txn, "hash", fields(200));
+        for n in 0..200 {
+            let at_ms = if n % 50 == 7 {
+                START + 1000 + n
+            } else {
+                START + 10
+            };
+            hexpire(txn, "hash", &format!("field:{n:06}"), at_ms);
+        }
+        hset(txn, "hash", vec![("field:000100x".into(), "kept".into())]);
+    });
+    fixture.time.set_millis(START + 11);
+    assert_eq!(expire_all(&fixture).0, 196);
+    // They have no time any more, although rows say that they had one.
+    fixture.write(|txn| {
+        for n in [30, 130] {
+            hset(txn, "hash", vec![(format!("field:{n:06}"), "anew".into())]);
+        }
+    });
+    fixture.read(|txn| {
+        let hash = Hash::open(txn, b"hash").unwrap();
+        let mut rows = hash.rows_with_times(txn).unwrap();
+        let mut times = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            assert!(!row.is_due);
+            let field = String::from_utf8(hash.field_of(row.row_key).to_vec()).unwrap();
+            times.push((field, row.expire_ms));
+        }
+        let expiring = |n: u64| (format!("field:{n:06}"), START + 1000 + n);
+        let kept = |name: &str| (name.to_owned(), 0);
+        let expected = [
+            expiring(7),
+            kept("field:000030"),
+            expiring(57),
+            kept("field:000100x"),
+            expiring(107),
+            kept("field:000130"),
+            expiring(157),
+        ];
+        assert_eq!(times, expected);
+    });
 }

@@ -372,14 +372,14 @@ impl Pair {
             return;
         }
         let wanted: [&[u8]; 4] = [b"b", b"", b"absent", b"a"];
-        let mut values = hash.values(txn, &wanted);
+        let mut values = hash.values(txn, &wanted).unwrap();
         for field in wanted {
             let field = std::str::from_utf8(field).unwrap();
             let expected = self.model.get(field).map(|(value, _)| value.as_bytes());
             assert_eq!(values.next().unwrap(), Some(expected));
         }
         let mut found = Model::new();
-        let mut rows = hash.rows_with_times(txn);
+        let mut rows = hash.rows_with_times(txn).unwrap();
         while let Some(row) = rows.next().unwrap() {
             if !row.is_due {
                 let names = ["", "a", "aa", "b", "c", "\0", "z"].into_iter();

@@ -212,7 +212,7 @@ pub fn fields(count: usize) -> impl Iterator<Item = (String, String)> {
 
 pub fn hgetall(txn: &ReadTxn, name: &str) -> Vec<(String, String)> {
     let hash = Hash::open(txn, name.as_bytes()).unwrap();
-    let mut rows = hash.rows(txn);
+    let mut rows = hash.rows(txn).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let mut fields = Vec::new();
     while hash.exists()

@@ -72,7 +72,8 @@ impl Writing<'_> {
     }
 
     fn string(&self) -> Result<Dump> {
-        let string = Str::find(self.txn, self.name)?.ok_or(Error::NO_SUCH_KEY)?;
+        let string = self.txn.unasked(|_| Str::find(self.txn, self.name))?;
+        let string = string.ok_or(Error::NO_SUCH_KEY)?;
         if let Some(value) = string.inline() {
             return Ok(Dump::string(value));
         }
@@ -111,7 +112,7 @@ impl Writing<'_> {
             return Ok(Some(Dump::small_hash(fields)));
         }
         let mut dump = Dump::hash(size);
-        let mut rows = hash.rows(self.txn);
+        let mut rows = hash.rows(self.txn)?;
         while let Some(row) = rows.next()? {
             self.txn.step()?;
             if row.is_due {
@@ -127,7 +128,7 @@ impl Writing<'_> {
     /// In the form of Redis 7.4: that of 7.0 has none.
     fn expiring_hash(&self, hash: &Hash, size: u64, first_ms: u64) -> Result<Dump> {
         let mut dump = Dump::expiring_hash(size, first_ms);
-        let mut rows = hash.rows_with_times(self.txn);
+        let mut rows = hash.rows_with_times(self.txn)?;
         while let Some(row) = rows.next()? {
             self.txn.step()?;
             if row.is_due {
@@ -144,7 +145,7 @@ impl Writing<'_> {
     /// Nothing if it turns out not to be small.
     fn small_hash(&self, hash: &Hash, small: Small) -> Result<Option<Listpack>> {
         let mut fields = Listpack::default();
-        let mut rows = hash.rows(self.txn);
+        let mut rows = hash.rows(self.txn)?;
         while let Some(row) = rows.next()? {
             self.txn.step()?;
             if row.is_due {
