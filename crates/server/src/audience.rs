@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_store::{Effect, Observer};
 
+use crate::pubsub::Published;
 use crate::server::Server;
 use crate::tracking::Outdated;
 
@@ -30,7 +31,15 @@ impl Observer for Audience {
                     channel,
                     text,
                     is_sharded,
-                } => server.pubsub.publish(&channel, &text, is_sharded, limits),
+                    except,
+                } => {
+                    let message = Published {
+                        channel: &channel,
+                        text: &text,
+                        is_sharded,
+                    };
+                    server.pubsub.publish(message, except, limits);
+                }
                 Effect::Event {
                     name,
                     database,

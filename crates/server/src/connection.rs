@@ -521,6 +521,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.reply_start = self.output.len();
         self.session.error_is_counted = false;
+        self.session.has_left_out = false;
         let mut admitted = self.admit(&args);
         if let Ok(command) = admitted
             && self.session.server.pause.is_on()
@@ -593,6 +594,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The client does not want the reply of the command that has just run.
     fn drop_reply(&mut self) {
+        if self.session.has_left_out {
+            return;
+        }
         self.output.truncate(self.reply_start);
         // A command leaves one pending reply at most.
         if let Some(last) = self.gulp.pending.last_mut() {

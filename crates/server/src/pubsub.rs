@@ -99,30 +99,26 @@ impl PubSub {
         count
     }
 
-    /// Sends a message to all who listen.
-    pub fn publish(&self, channel: &[u8], text: &[u8], is_sharded: bool, limits: &OutputLimits) {
-        let (topics, kind): (_, &[u8]) = if is_sharded {
-            (&self.shards, b"smessage")
-        } else {
-            (&self.channels, b"message")
+    /// Sends a message to all who listen, except for one if so.
+    pub fn publish(&self, published: Published<'_>, except: Option<u64>, limits: &OutputLimits) {
+        let send = |message: Message, clients: &Subscribers| {
+            let clients = clients.iter();
+            let receivers = clients.filter(|(id, _)| Some(**id) != except);
+            receivers.for_each(|(_, client)| message.send(client, limits));
         };
+        let channel = published.channel;
+        let topics = self.of(published.kind());
         if topics.count() > 0
             && let Some(clients) = topics.read(channel).get(channel)
         {
-            let message = Message::new(&[kind, channel, text]);
-            clients
-                .values()
-                .for_each(|client| message.send(client, limits));
+            send(published.message(), clients);
         }
-        if is_sharded || self.patterns.count() == 0 {
+        if published.is_sharded || self.patterns.count() == 0 {
             return;
         }
         self.patterns.visit(|pattern, clients| {
             if glob::matches(pattern, channel, false) {
-                let message = Message::new(&[b"pmessage", pattern, channel, text]);
-                clients
-                    .values()
-                    .for_each(|client| message.send(client, limits));
+                send(published.message_by(pattern), clients);
             }
         });
     }
@@ -144,13 +140,53 @@ impl PubSub {
         if classes & EventClass::BY_KEY != 0 {
             let mut channel = format!("__keyspace@{database}__:").into_bytes();
             channel.extend_from_slice(key);
-            self.publish(&channel, event, false, limits);
+            self.publish(Published::new(&channel, event), None, limits);
         }
         if classes & EventClass::BY_EVENT != 0 {
             let mut channel = format!("__keyevent@{database}__:").into_bytes();
             channel.extend_from_slice(event);
-            self.publish(&channel, key, false, limits);
+            self.publish(Published::new(&channel, key), None, limits);
         }
+    }
+}
+
+/// What is said, and where.
+#[derive(Clone, Copy)]
+pub struct Published<'m> {
+    pub channel: &'m [u8],
+    pub text: &'m [u8],
+    pub is_sharded: bool,
+}
+
+impl<'m> Published<'m> {
+    fn new(channel: &'m [u8], text: &'m [u8]) -> Published<'m> {
+        Published {
+            channel,
+            text,
+            is_sharded: false,
+        }
+    }
+
+    /// What the channel is.
+    fn kind(&self) -> Kind {
+        match self.is_sharded {
+            true => Kind::Shard,
+            false => Kind::Channel,
+        }
+    }
+
+    /// As those hear it who listen to the channel.
+    fn message(&self) -> Message {
+        let word: &[u8] = match self.is_sharded {
+            true => b"smessage",
+            false => b"message",
+        };
+        Message::new(&[word, self.channel, self.text])
+    }
+
+    /// As those hear it who listen to a pattern.
+    fn message_by(&self, pattern: &[u8]) -> Message {
+        Message::new(&[b"pmessage", pattern, self.channel, self.text])
     }
 }
 
@@ -168,14 +204,15 @@ impl Message {
     }
 
     fn send(&self, client: &Client, limits: &OutputLimits) {
-        let first = match client.protocol() {
+        client.push(limits, |out| self.write(client.protocol(), out));
+    }
+
+    fn write(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        out.push(match protocol {
             Protocol::Resp2 => b'*',
             Protocol::Resp3 => b'>',
-        };
-        client.push(limits, |out| {
-            out.push(first);
-            out.extend_from_slice(&self.0);
         });
+        out.extend_from_slice(&self.0);
     }
 }
 

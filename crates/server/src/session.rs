@@ -36,6 +36,8 @@ pub struct Session {
     user: Arc<User>,
     is_authenticated: bool,
     pub replies: Replies,
+    /// The command that runs has left out of its reply by itself what is not sent.
+    pub has_left_out: bool,
     /// Close the connection once the replies so far are sent.
     pub closes: bool,
     /// Let the connection wait before it goes on: DEBUG SLEEP.
@@ -67,6 +69,7 @@ impl Session {
             protocol: Protocol::Resp2,
             is_authenticated,
             replies: Replies::On,
+            has_left_out: false,
             closes: false,
             sleeps: None,
             listens: false,

@@ -1,5 +1,6 @@
 //! MULTI, EXEC, and what EXEC depends on: the queue of commands, and WATCH.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::command::{Args, Command, Flag, OwnedArgs};
 use crate::observe::Ran;
 use crate::route::SlotOfKeys;
 use crate::script::Scripts;
-use crate::session::Session;
+use crate::session::{Replies, Session};
 use crate::turn::{Call, error_text};
 use crate::unit::{Scope, Unit};
 use crate::watches::Watch;
@@ -154,7 +155,10 @@ impl Unit for Exec {
             Writer::new(out, scope.session.protocol).null_array();
             return Ok(());
         }
+        let mut left_out = LeftOut::new(scope.session);
+        let start = out.len();
         Writer::new(out, scope.session.protocol).array(self.queue.len());
+        left_out.note(scope.session, None, start..out.len());
         let mut results = Vec::with_capacity(self.queue.len());
         for (command, args) in &self.queue.calls {
             let started = Instant::now();
@@ -169,6 +173,7 @@ impl Unit for Exec {
                     Writer::new(out, scope.session.protocol).error(error_text(&error));
                 }
             }
+            left_out.note(scope.session, Some(command), start..out.len());
             let session = &scope.session;
             results.push(Done {
                 denial: permitted
@@ -210,7 +215,46 @@ impl Unit for Exec {
                 ran.show(&session.server);
             });
         }
+        left_out.take_from(out);
+        scope.session.has_left_out = true;
         Ok(())
+    }
+}
+
+/// The parts of a reply that are not sent: CLIENT REPLY may be one of the commands, and concerns what comes behind it.
+struct LeftOut {
+    skips: bool,
+    parts: Vec<Range<usize>>,
+}
+
+impl LeftOut {
+    fn new(session: &Session) -> LeftOut {
+        LeftOut {
+            skips: session.replies == Replies::SkipNext,
+            parts: Vec::new(),
+        }
+    }
+
+    /// A part has been written, by a command or none.
+    fn note(&mut self, session: &Session, by: Option<&Command>, part: Range<usize>) {
+        self.skips &= session.replies != Replies::On;
+        let is_silent = match session.replies {
+            Replies::On => false,
+            Replies::Off => true,
+            // It is the reply to what follows EXEC that is skipped then, beside that of CLIENT REPLY itself.
+            Replies::SkipThis | Replies::SkipNext => {
+                self.skips || by.is_some_and(|command| command.full_name == "client|reply")
+            }
+        };
+        if is_silent {
+            self.parts.push(part);
+        }
+    }
+
+    fn take_from(self, out: &mut Vec<u8>) {
+        for part in self.parts.into_iter().rev() {
+            out.drain(part);
+        }
     }
 }
 

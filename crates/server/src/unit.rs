@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Error, Held, Point, Request, Result, WriteTxn, slot};
+use cairn_store::{Effect, Error, Held, Point, Request, Result, WriteTxn, slot};
 
 use crate::command::{Args, Command, Flag, Handler};
+use crate::pubsub::Published;
 use crate::route::SlotOfKeys;
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
@@ -207,6 +208,35 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// A client that listens to what it publishes reads the message before the reply, as it does in Redis; it may have
+    /// ceased to listen when others are told.
+    fn publish(
+        &mut self,
+        command: &'static Command,
+        args: &Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Reply> {
+        let reply = self.call(command, args)?;
+        let client = self.session.client.id;
+        if let Some(Effect::Message {
+            channel,
+            text,
+            is_sharded,
+            except,
+        }) = self.txn.last_effect()
+        {
+            let published = Published {
+                channel,
+                text,
+                is_sharded: *is_sharded,
+            };
+            if self.session.subscriptions().write(published, out) {
+                *except = Some(client);
+            }
+        }
+        Ok(reply)
+    }
+
     /// The same for a command that may be a unit itself; its reply is appended.
     pub fn call_and_write(
         &mut self,
@@ -224,6 +254,7 @@ impl<'a> Scope<'a> {
                 }
                 Err(error) => or_error(Err(error))?,
             },
+            Handler::Effect(_) if self.session.listens => self.publish(command, args, out)?,
             _ => self.call(command, args)?,
         };
         // The one that it has chosen itself, if it has: HELLO.

@@ -20,6 +20,8 @@ pub enum Effect {
         channel: Box<[u8]>,
         text: Box<[u8]>,
         is_sharded: bool,
+        /// A client that has read it already, in its own reply.
+        except: Option<u64>,
     },
     /// Fields of a hash have expired, the last of them at that time.
     FieldsExpired {

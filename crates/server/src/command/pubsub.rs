@@ -253,6 +253,7 @@ fn send(server: &Server, txn: &mut WriteTxn, args: &Args, is_sharded: bool) -> R
             channel: args[1].into(),
             text: args[2].into(),
             is_sharded,
+            except: None,
         });
     }
     Ok(receivers.into())

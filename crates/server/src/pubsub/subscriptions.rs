@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use cairn_resp::{Protocol, Writer};
+use cairn_resp::{Protocol, Writer, glob};
 
-use super::{Kind, PubSub};
+use super::{Kind, PubSub, Published};
 use crate::client::Client;
 
 type Names = HashSet<Box<[u8]>>;
@@ -76,6 +76,24 @@ impl Subscriptions {
             self.confirm_removal(kind, None);
         }
         names.iter().for_each(|name| self.remove(kind, name));
+    }
+
+    /// Writes a message as often as the client is to hear it; true if it is.
+    pub fn write(&self, published: Published<'_>, out: &mut Vec<u8>) -> bool {
+        let protocol = self.client.protocol();
+        let length = out.len();
+        let names = match published.is_sharded {
+            true => &self.shards,
+            false => &self.channels,
+        };
+        if names.contains(published.channel) {
+            published.message().write(protocol, out);
+        }
+        let patterns = self.patterns.iter().filter(|_| !published.is_sharded);
+        for pattern in patterns.filter(|it| glob::matches(it, published.channel, false)) {
+            published.message_by(pattern).write(protocol, out);
+        }
+        out.len() > length
     }
 
     /// Ends all, and nothing is said.
