@@ -360,3 +360,93 @@ fn whoever_has_it_saved_is_answered_as_redis_does() {
     let now = now.expect("a time").as_secs() as i64;
     assert!((now - 60..=now).contains(&saved), "{saved}");
 }
+
+/// Commands that write look up what they read from as commands do that read, and what they write to in silence.
+#[test]
+fn lookups_count_where_they_do_in_redis() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    for line in [
+        "SET string abc",
+        "SADD set a b",
+        "ZADD zset 1 a",
+        "RPUSH list b a",
+        "PFADD estimate a",
+        "GEOADD places 1 1 a",
+        "XADD stream 1-1 a b",
+        "XGROUP CREATE stream group 0",
+    ] {
+        assert!(!client.line(line).is_error(), "{line}");
+    }
+    let cases = [
+        ("SET string 1", 0, 0),
+        ("SET string 1 XX KEEPTTL", 0, 0),
+        ("SET string 1 GET", 1, 0),
+        ("SET string 1 NX GET", 1, 0),
+        ("GETSET string 2", 1, 0),
+        ("GETEX string", 1, 0),
+        ("GETEX none PERSIST", 0, 1),
+        ("GETDEL none", 0, 1),
+        ("INCR string", 0, 0),
+        ("SETNX string 1", 0, 0),
+        ("APPEND string 1", 0, 0),
+        ("BITFIELD string GET u8 0", 1, 0),
+        ("BITFIELD string SET u8 0 1", 0, 0),
+        ("BITOP AND to string none", 1, 1),
+        ("LPOP none", 0, 0),
+        ("SADD set c", 0, 0),
+        ("SPOP none", 0, 0),
+        ("SINTERSTORE to set set", 2, 0),
+        ("SUNIONSTORE to set none", 1, 1),
+        ("SDIFFSTORE to set none", 1, 1),
+        ("ZUNIONSTORE to 2 zset none", 1, 1),
+        ("ZINTERSTORE to 2 zset zset", 2, 0),
+        ("ZDIFFSTORE to 2 zset none", 1, 1),
+        ("ZRANGESTORE to zset 0 -1", 1, 0),
+        ("COPY list other", 1, 0),
+        ("COPY list other", 1, 0),
+        ("COPY none other", 0, 1),
+        ("RENAME other another", 0, 0),
+        ("EXPIRE list 100", 0, 0),
+        ("SORT list ALPHA", 1, 0),
+        ("SORT list ALPHA STORE to", 1, 0),
+        ("PFCOUNT estimate none", 1, 1),
+        (
+            "GEOSEARCHSTORE to places FROMLONLAT 1 1 BYRADIUS 5 km",
+            1,
+            0,
+        ),
+        ("GEORADIUS none 1 1 5 km", 0, 1),
+        ("XACK stream group 1-1", 1, 0),
+        ("XACK none group 1-1", 0, 1),
+        ("XADD stream * a b", 0, 0),
+        ("DUMP string", 1, 0),
+    ];
+    for (line, hits, misses) in cases {
+        assert_eq!(client.line("CONFIG RESETSTAT"), Value::ok());
+        assert!(!client.line(line).is_error(), "{line}");
+        let counted = ["keyspace_hits", "keyspace_misses"].map(|name| info(&mut client, name));
+        assert_eq!(counted, [hits, misses].map(|it| it.to_string()), "{line}");
+    }
+    client.line("CONFIG RESETSTAT");
+    for line in ["MULTI", "GETDEL string", "INCR string", "EXEC"] {
+        client.line(line);
+    }
+    assert_eq!(info(&mut client, "keyspace_hits"), "1");
+}
+
+/// To clients the subcommands of DEBUG are mere arguments.
+#[test]
+fn debug_tells_itself_that_it_does_not_know_a_subcommand() {
+    let server = Server::cairn(&[]);
+    let mut client = server.client();
+    for line in ["DEBUG NOPE", "DEBUG SLEEP", "DEBUG", "CONFIG NOPE"] {
+        assert!(client.line(line).is_error(), "{line}");
+    }
+    let stats = info(&mut client, "cmdstat_debug");
+    assert!(stats.starts_with("calls=2,"), "{stats}");
+    assert!(
+        stats.ends_with("rejected_calls=1,failed_calls=2"),
+        "{stats}"
+    );
+}

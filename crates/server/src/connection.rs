@@ -538,12 +538,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match admitted {
             Err(error) => {
+                let teller = command::who_tells(&args, &error);
                 let error = self.refuse_in_transaction(&args, error);
-                if let Some(command) = command::lookup(&args) {
-                    self.session.server.stats.rejected(command);
-                }
                 self.write_reply(error_reply(error))?;
                 self.count_error();
+                if let Some(command) = teller {
+                    self.count_call(command, &args, true);
+                } else if let Some(command) = command::lookup(&args) {
+                    self.session.server.stats.rejected(command);
+                }
             }
             Ok(command) => {
                 if let Some(queue) = &mut self.session.queue

@@ -205,7 +205,10 @@ fn persistence(server: &Server, report: &mut Report) -> Result<()> {
         "async_loading",
         "current_cow_peak",
         "current_cow_size",
+        "current_cow_size_age",
     ]);
+    report.field("current_fork_perc", "0.00");
+    report.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
     report.zeros(&["rdb_changes_since_last_save", "rdb_bgsave_in_progress"]);
     report.field(
         "rdb_last_save_time",
@@ -220,6 +223,8 @@ fn persistence(server: &Server, report: &mut Report) -> Result<()> {
         "aof_enabled",
         "aof_rewrite_in_progress",
         "aof_rewrite_scheduled",
+        "aof_rewrites",
+        "aof_rewrites_consecutive_failures",
     ]);
     report.field("aof_last_rewrite_time_sec", -1);
     report.field("aof_current_rewrite_time_sec", -1);
@@ -249,6 +254,8 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
     report.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
     report.field("instantaneous_input_kbps", kilobytes(rate.bytes_in));
     report.field("instantaneous_output_kbps", kilobytes(rate.bytes_out));
+    report.field("instantaneous_input_repl_kbps", "0.00");
+    report.field("instantaneous_output_repl_kbps", "0.00");
     report.field("rejected_connections", stats.rejected_connections.get());
     report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     report.field(
@@ -282,6 +289,7 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
         "active_defrag_misses",
     ]);
     report.zeros(&["active_defrag_key_hits", "active_defrag_key_misses"]);
+    report.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
     report.field("tracking_total_keys", server.tracking.keys());
     report.field("tracking_total_items", server.tracking.items());
     report.field("tracking_total_prefixes", server.tracking.prefixes());
@@ -293,6 +301,8 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
     report.zeros(&[
         "io_threaded_reads_processed",
         "io_threaded_writes_processed",
+        "reply_buffer_shrinks",
+        "reply_buffer_expands",
     ]);
     for (name, reason) in [
         ("acl_access_denied_auth", Reason::Auth),

@@ -12,7 +12,7 @@ use crate::route;
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
-use crate::turn::{Call, Step, bury_expired, error_text, finish, looked_up, start_unit};
+use crate::turn::{Call, Step, bury_expired, count_lookups, error_text, finish, looked_up, start_unit};
 use crate::unit::Unit;
 
 /// What a long command answers.
@@ -63,7 +63,7 @@ pub fn run_long(
     txn.begin(call.database);
     // Nobody waits while holding: what is missing is asked for together with the rest, and looked for anew.
     while let Some(find) = call.command.finds_keys
-        && let Ok(more) = find(&txn, &call.args)
+        && let Ok(more) = txn.unasked(|txn| find(txn, &call.args))
         && !held.try_extend(&more)
     {
         let mut request = call.request();
@@ -89,6 +89,7 @@ pub fn run_long(
         Handler::Write(handler) | Handler::Exclusive(handler) => {
             let buried = bury_expired(&mut txn, call.command, &call.args);
             let mut result = buried.and_then(|()| handler(&mut txn, &call.args));
+            count_lookups(server, call.command, &txn, &result);
             if result.is_ok()
                 && let Err(error) = commit_long(server, &mut txn, &mut held, call.client, None)
             {

@@ -122,7 +122,7 @@ impl Stats {
         }
     }
 
-    /// A command that reads asked for keys. Those that write do not count, as in Redis.
+    /// A command asked for keys. Of most that write this does not count, as in Redis.
     pub fn looked_up(&self, lookups: Lookups) {
         if lookups.hits > 0 {
             self.keyspace_hits.add(u64::from(lookups.hits));

@@ -21,7 +21,8 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, Region, Request, Result, Store, WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Store,
+    WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -305,7 +306,7 @@ impl Worker {
         turn.txn.set_time(now);
         self.open();
         if let Some(find) = call.command.finds_keys {
-            match find(&turn.txn, &call.args) {
+            match turn.txn.unasked(|txn| find(txn, &call.args)) {
                 Ok(more) if turn.held.try_extend(&more) => {}
                 Ok(more) => {
                     let mut request = request;
@@ -332,6 +333,7 @@ impl Worker {
                 if result.is_err() {
                     turn.txn.undo();
                 }
+                count_lookups(&self.server, call.command, &turn.txn, &result);
                 let step = finish(call, result, out);
                 self.attend(turn, call.client);
                 step
@@ -564,6 +566,14 @@ pub fn looked_up(
     let lookups = txn.lookups();
     server.stats.looked_up(lookups);
     lookups.misses > 0 && command.tells_of_misses() && txn.notify_of_misses()
+}
+
+/// The same for a command that writes, which tells by itself what it missed.
+#[inline]
+pub fn count_lookups(server: &Server, command: &Command, txn: &ReadTxn, result: &Result<Reply>) {
+    if command.counts_lookups && !matches!(result, Err(Error::TooLong)) {
+        server.stats.looked_up(txn.lookups());
+    }
 }
 
 /// If somebody wants to know of keys that expire, those that a command writes to and that have done so are deleted

@@ -13,7 +13,7 @@ use crate::route::SlotOfKeys;
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
-use crate::turn::{Call, bury_expired, looked_up};
+use crate::turn::{Call, bury_expired, count_lookups, looked_up};
 
 /// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
 /// and was seen by nobody.
@@ -122,7 +122,7 @@ impl<'a> Scope<'a> {
         }
         self.txn.mark_in_unit(call.database);
         if let Some(find) = command.finds_keys {
-            match find(self.txn, args) {
+            match self.txn.unasked(|txn| find(txn, args)) {
                 Ok(more) if self.held.try_extend(&more) => {}
                 Ok(_) => return Err(Error::Unlatched),
                 Err(error) => return or_error(Err(error)),
@@ -149,6 +149,7 @@ impl<'a> Scope<'a> {
             if result.is_err() {
                 self.txn.undo();
             }
+            count_lookups(&self.session.server, command, self.txn, &result);
         } else {
             looked_up(&self.session.server, command, self.txn, &result);
         }

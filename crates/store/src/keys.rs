@@ -42,7 +42,7 @@ pub fn expiry_of(txn: &ReadTxn, name: &[u8]) -> Result<Option<u64>> {
 /// Sets when an existing key expires, zero for never. The value is not touched, whatever its size.
 pub fn set_expiry(txn: &mut WriteTxn, name: &[u8], at_ms: u64) -> Result<()> {
     let key = txn.key(name);
-    let Some(found) = txn.find(&key)? else {
+    let Some(found) = txn.peek(&key)? else {
         return Ok(());
     };
     let Stamp {
@@ -116,7 +116,7 @@ fn body(shape: Shape, fields: Option<FieldTimes>, beside: &[u8]) -> Result<Body<
 /// Copies the key over another one, in any database, expiry included; what that held is replaced. False
 /// if the source is absent. The two must differ.
 pub fn copy(txn: &mut WriteTxn, from: &Key, to: &Key) -> Result<bool> {
-    let Some(found) = txn.find(from)? else {
+    let Some(found) = txn.peek(from)? else {
         return Ok(false);
     };
     txn.store().check_room()?;

@@ -154,7 +154,7 @@ pub fn set(txn: &mut WriteTxn, name: &[u8], value: &[u8], expiry: Expiry) -> Res
 pub fn put(txn: &mut WriteTxn, key: &Key, value: &[u8], expiry: Expiry) -> Result<()> {
     let live = match expiry {
         Expiry::Never if !txn.store().listeners().hear(EventClass::New) => None,
-        _ => txn.find(key)?.map(|found| found.stamp()),
+        _ => txn.peek(key)?.map(|found| found.stamp()),
     };
     replace(txn, key, live.as_ref(), value, expiry)
 }

@@ -51,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
             "Finds the first bit that is set, or not, in a value or a part of it.",
         ),
     command("bitop", -4, Handler::Write(operation::bitop))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(2, Access::OVERWRITE),
             KeySpec {
@@ -71,6 +72,7 @@ pub const COMMANDS: &[Command] = &[
             "Combines values bit by bit, and stores the result.",
         ),
     command("bitfield", -2, Handler::Write(field::bitfield))
+        .counts_lookups()
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
         .flags(&[DenyOom])
         .syntax(

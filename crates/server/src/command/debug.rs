@@ -135,7 +135,7 @@ fn log(session: &mut Session, args: &Args) -> Result<Reply> {
 
 fn object(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let key = txn.key(args[2]);
-    let found = txn.find(&key)?.ok_or(Error::NO_SUCH_KEY)?;
+    let found = txn.peek(&key)?.ok_or(Error::NO_SUCH_KEY)?;
     let encoding = encoding_of(txn, &key, &found)?;
     let length = bytes_of(txn, &key, &found, 5)?;
     // Values have no address; the version is what tells two of them apart.

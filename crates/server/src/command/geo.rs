@@ -82,6 +82,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members inside a circle or a box.",
         ),
     command("geosearchstore", -8, Handler::Write(search::geosearchstore))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(1, Access::OVERWRITE),
             KeySpec::at(2, Access::READ),
@@ -101,6 +102,7 @@ pub const COMMANDS: &[Command] = &[
             "Stores the members inside a circle or a box.",
         ),
     command("georadius", -6, Handler::Write(search::georadius))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(1, Access::READ),
             stores_behind("STORE", 6),
@@ -140,6 +142,7 @@ pub const COMMANDS: &[Command] = &[
         -5,
         Handler::Write(search::georadiusbymember),
     )
+    .counts_lookups()
     .keys(Keys(&[
         KeySpec::at(1, Access::READ),
         stores_behind("STORE", 5),

@@ -42,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
             "Shows elements to a HyperLogLog.",
         ),
     command("pfcount", -2, Handler::Write(pfcount))
+        .counts_lookups()
         .keys(Keys(&[from(1, Access::ReadWrite(Purpose::Access))]))
         .flags(&[ReadOnly, MayReplicate])
         .syntax("key+")
@@ -53,6 +54,7 @@ pub const COMMANDS: &[Command] = &[
             "Estimates how many different elements HyperLogLogs were shown, all together.",
         ),
     command("pfmerge", -2, Handler::Write(pfmerge))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(1, Access::ReadWrite(Purpose::AccessInsert)),
             from(2, Access::READ),
@@ -170,7 +172,7 @@ fn merged(txn: &ReadTxn, names: &[&[u8]]) -> Result<(Registers, bool)> {
 fn pfmerge(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     events::missing(txn, args.rest(1))?;
     let (registers, has_dense) = merged(txn, args.rest(1))?;
-    let (mut sketch, live) = match find(txn, args[1])? {
+    let (mut sketch, live) = match txn.unasked(|txn| find(txn, args[1]))? {
         Some((sketch, live)) => (sketch, Some(live)),
         None => (Sketch::new(), None),
     };

@@ -108,6 +108,7 @@ pub const COMMANDS: &[Command] = &[
             "Gives a key another name if nothing has it.",
         ),
     command("copy", -3, Handler::Write(copy))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(1, Access::READ),
             KeySpec::at(2, Access::OVERWRITE),
@@ -348,7 +349,7 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     events::missing(txn, &args[1..2])?;
     let from = txn.key(args[1]);
     let to = Key::new(txn.index_of(database), args[2]);
-    if !txn.exists(&from)? || (!replaces && txn.exists(&to)?) {
+    if !txn.exists(&from)? || (!replaces && txn.peek(&to)?.is_some()) {
         return Ok(Reply::Int(0));
     }
     keys::copy(txn, &from, &to)?;

@@ -31,6 +31,7 @@ const KEYS: Among = Among {
 };
 
 pub const COMMANDS: &[Command] = &[command("migrate", -6, Handler::Write(migrate))
+    .counts_lookups()
     .irrevocable()
     .keys(Keys(&[
         KeySpec {

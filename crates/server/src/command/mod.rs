@@ -107,6 +107,8 @@ pub struct Command {
     pub access: Option<fn(&Args) -> Access>,
     /// What it does is seen elsewhere before anything is committed, or is kept in the session.
     is_irrevocable: bool,
+    /// It writes, and looks keys up as commands do that read: these count as hits and misses.
+    pub counts_lookups: bool,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
     pub finds_keys: Option<fn(&ReadTxn, &Args) -> Result<Request>>,
     /// The arguments after the name, for HELP.
@@ -155,6 +157,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         notes: &[],
         access: None,
         is_irrevocable: false,
+        counts_lookups: false,
         finds_keys: None,
         usage: "",
         syntax: "",
@@ -212,6 +215,11 @@ impl Command {
     /// Declares that what it does is not undone with a transaction.
     const fn irrevocable(mut self) -> Self {
         self.is_irrevocable = true;
+        self
+    }
+
+    const fn counts_lookups(mut self) -> Self {
+        self.counts_lookups = true;
         self
     }
 
@@ -568,6 +576,14 @@ pub fn hiding_subcommands(args: &Args<'_>) -> Option<&'static Command> {
     let command = find(args[0])?;
     let hides = !command.subcommands.is_empty() && !command.shows_subcommands;
     (hides && args.len() > 1).then_some(command)
+}
+
+/// The command that counts as one that ran and failed, since it tells itself that it does not know a subcommand.
+pub fn who_tells(args: &Args<'_>, error: &Error) -> Option<&'static Command> {
+    let is_told = |_: &&'static Command| {
+        resolve(args).is_err_and(|told| told.to_string() == error.to_string())
+    };
+    hiding_subcommands(args).filter(is_told)
 }
 
 /// The command, or subcommand, that the arguments name, however many they are.

@@ -142,6 +142,7 @@ pub const COMMANDS: &[Command] = &[
             "Counts what several sets have in common.",
         ),
     command("sinterstore", -3, Handler::Write(sinterstore))
+        .counts_lookups()
         .keys(Keys(&[KeySpec::at(1, Access::UPDATE), reads_from(2)]))
         .flags(&[DenyOom])
         .syntax("destination:k key+")
@@ -162,6 +163,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members that any of several sets has.",
         ),
     command("sunionstore", -3, Handler::Write(sunionstore))
+        .counts_lookups()
         .keys(OVERWRITES_AND_READS)
         .flags(&[DenyOom])
         .syntax("destination:k key+")
@@ -182,6 +184,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns what the first of several sets has alone.",
         ),
     command("sdiffstore", -3, Handler::Write(sdiffstore))
+        .counts_lookups()
         .keys(OVERWRITES_AND_READS)
         .flags(&[DenyOom])
         .syntax("destination:k key+")

@@ -38,6 +38,7 @@ const OPTIONS: &[(&str, usize)] = &[("LIMIT", 2), ("GET", 1), ("BY", 1), ("STORE
 
 pub const COMMANDS: &[Command] = &[
     command("sort", -2, Handler::Write(sort))
+        .counts_lookups()
         .keys(Keys(&[
             KeySpec::at(1, Access::READ),
             LOOKS_ELSEWHERE,
@@ -178,12 +179,12 @@ enum Source {
 impl Source {
     fn open(txn: &ReadTxn, name: &[u8]) -> Result<Source> {
         let kind = txn.find(&txn.key(name))?.map(|found| found.kind());
-        Ok(match kind {
-            None => Source::Nothing,
-            Some(Type::List) => Source::List(List::open(txn, name)?),
-            Some(Type::Set) => Source::Set(Set::open(txn, name)?),
-            Some(Type::ZSet) => Source::Zset(Zset::open(txn, name)?),
-            Some(_) => return Err(Error::WRONG_TYPE),
+        txn.unasked(|txn| match kind {
+            None => Ok(Source::Nothing),
+            Some(Type::List) => List::open(txn, name).map(Source::List),
+            Some(Type::Set) => Set::open(txn, name).map(Source::Set),
+            Some(Type::ZSet) => Zset::open(txn, name).map(Source::Zset),
+            Some(_) => Err(Error::WRONG_TYPE),
         })
     }
 

@@ -155,6 +155,7 @@ pub const COMMANDS: &[Command] = &[
             "Manages consumer groups.",
         ),
     command("xack", -4, Handler::Write(group::xack))
+        .counts_lookups()
         .keys(UPDATES_KEY)
         .flags(&[Fast])
         .syntax("key group id+")
@@ -175,6 +176,7 @@ pub const COMMANDS: &[Command] = &[
             "Tells which entries were delivered and not acknowledged.",
         ),
     command("xclaim", -6, Handler::Write(pending::xclaim))
+        .counts_lookups()
         .keys(UPDATES_KEY)
         .flags(&[Fast])
         .tips(ANY_OUTPUT)
@@ -189,6 +191,7 @@ pub const COMMANDS: &[Command] = &[
             "Gives entries that are pending to another consumer.",
         ),
     command("xautoclaim", -6, Handler::Write(pending::xautoclaim))
+        .counts_lookups()
         .keys(DELETES_FROM_KEY)
         .flags(&[Fast])
         .tips(ANY_OUTPUT)

@@ -44,6 +44,7 @@ pub const COMMANDS: &[Command] = &[
         .syntax("key")
         .about(GROUP, "1.0.0", "O(1)", "Returns the value of a key."),
     command("set", -3, Handler::Write(set::set))
+        .counts_lookups()
         .keys(READS_AND_UPDATES)
         .access(access_of_set)
         .flags(&[DenyOom])
@@ -54,6 +55,7 @@ pub const COMMANDS: &[Command] = &[
         .notes(&["RW and ACCESS due to the optional `GET` argument"])
         .about(GROUP, "1.0.0", "O(1)", "Sets a key to a value."),
     command("getset", 3, Handler::Write(set::getset))
+        .counts_lookups()
         .keys(READS_AND_UPDATES)
         .flags(&[DenyOom, Fast])
         .syntax("key value")
@@ -65,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
             "Sets a key to a value and returns the old one.",
         ),
     command("getdel", 2, Handler::Write(get::getdel))
+        .counts_lookups()
         .keys(Keys(&[KeySpec::at(1, Access::READ_DELETE)]))
         .flags(&[Fast])
         .syntax("key")
@@ -75,6 +78,7 @@ pub const COMMANDS: &[Command] = &[
             "Deletes a key and returns the value it had.",
         ),
     command("getex", -2, Handler::Write(get::getex))
+        .counts_lookups()
         .keys(READS_AND_UPDATES)
         .flags(&[Fast])
         .syntax(

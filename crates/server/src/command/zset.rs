@@ -146,6 +146,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members in a range of ranks, scores or members.",
         ),
     command("zrangestore", -5, Handler::Write(range::zrangestore))
+        .counts_lookups()
         .keys(STORES_RANGE)
         .flags(&[DenyOom])
         .syntax(
@@ -291,6 +292,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members of any of several keys.",
         ),
     command("zunionstore", -4, Handler::Write(algebra::zunionstore))
+        .counts_lookups()
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
         .syntax(
@@ -315,6 +317,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members that several keys have in common.",
         ),
     command("zinterstore", -4, Handler::Write(algebra::zinterstore))
+        .counts_lookups()
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
         .syntax(
@@ -347,6 +350,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the members of the first key that are in none of the others.",
         ),
     command("zdiffstore", -4, Handler::Write(algebra::zdiffstore))
+        .counts_lookups()
         .keys(STORES_COUNTED)
         .flags(&[DenyOom, MovableKeys])
         .syntax("destination:k numkeys:i key+")

@@ -47,7 +47,8 @@ impl Edit {
     /// An error if the key holds something else than a string.
     pub fn open(txn: &ReadTxn, name: &[u8]) -> Result<Edit> {
         let key = txn.key(name);
-        let Some(found) = txn.find_kind(&key, Type::String)? else {
+        // Whoever is about to write does not count as one who asks.
+        let Some(found) = txn.unasked(|_| txn.find_kind(&key, Type::String))? else {
             return Ok(Edit {
                 key,
                 content: Content::Absent,

@@ -53,7 +53,7 @@ pub fn bitop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     txn.notify_of_misses();
     let key = txn.key(target);
     if longest == 0 {
-        let stamp = txn.find(&key)?.map(|found| found.stamp());
+        let stamp = txn.peek(&key)?.map(|found| found.stamp());
         if let Some(stamp) = stamp {
             txn.remove(&key, &stamp);
             txn.notify(EventClass::Generic, "del", target);
@@ -80,7 +80,7 @@ pub fn bitop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 /// Combines a value with the result so far; returns its length.
 fn fold(txn: &ReadTxn, name: &[u8], operation: Operation, result: &mut [u8]) -> Result<usize> {
-    let Some(value) = Str::find(txn, name)? else {
+    let Some(value) = txn.unasked(|_| Str::find(txn, name))? else {
         return Ok(0);
     };
     let Some(mut chunks) = value.chunks(txn) else {

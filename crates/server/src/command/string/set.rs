@@ -135,7 +135,7 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let (live, old) = if options.returns_old {
         look(txn, name)?
     } else {
-        let live = txn.find(&key)?.map(|found| found.stamp());
+        let live = txn.peek(&key)?.map(|found| found.stamp());
         (live, Reply::Null)
     };
     if options.returns_old && live.is_none() {
