@@ -12,7 +12,9 @@ use crate::route;
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
-use crate::turn::{Call, Step, bury_expired, count_lookups, error_text, finish, looked_up, start_unit};
+use crate::turn::{
+    Call, Step, bury_expired, count_lookups, error_text, finish, looked_up, start_unit,
+};
 use crate::unit::Unit;
 
 /// What a long command answers.
