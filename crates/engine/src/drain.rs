@@ -10,7 +10,7 @@ use crate::engine::Engine;
 /// How long rows stay young while there is room for them, so that those that change again are written once, and many
 /// together; and so that a burst of writes is over before RocksDB wants the processor.
 const YOUTH: Duration = Duration::from_secs(10);
-/// The same while walks merge many generations: the fewer there are, the less a walk costs.
+/// The same when walks have merged many generations: the fewer there are, the less a walk costs.
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);

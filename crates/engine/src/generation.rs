@@ -71,12 +71,17 @@ impl Order {
             Ordering::Greater => self.places.len(),
             Ordering::Equal => {
                 let number = number_at(key, self.common);
-                self.places.partition_point(|(other, place)| {
+                let is_before = |(other, place): &(u64, u32)| {
                     let by_number = other.cmp(&number);
                     by_number
                         .then_with(|| rows.row(*place).key().cmp(key))
                         .is_lt()
-                })
+                };
+                // What grows at an end has most generations wholly before or behind.
+                match self.places.last().is_some_and(is_before) {
+                    true => self.places.len(),
+                    false => self.places.partition_point(is_before),
+                }
             }
         }
     }
@@ -245,11 +250,11 @@ impl Generation {
     ) -> Option<Run> {
         let part = self.part(range)?;
         let order = self.ordered(self.places(part));
-        let start = order.count_before(self, range.from);
         let end = match range.to {
             [] => order.places.len(),
-            to => order.count_before(self, to).max(start),
+            to => order.count_before(self, to),
         };
+        let start = order.count_before(self, range.from).min(end);
         let length = end - start;
         if length == 0 {
             return None;

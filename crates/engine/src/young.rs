@@ -40,8 +40,8 @@ const FEW_LOOKED_AT: usize = 1024;
 const MOST_TRIES: usize = 4;
 /// Walks that nobody waits for look at no more: they may stay open for long, and wait for a drain instead.
 const FEW_LOOKED_AT_IN_BACKGROUND: usize = 16 * 1024;
-/// If a walk has to merge more generations, rows are drained earlier, for the sake of the walks that follow.
-const MANY_RUNS: usize = 8;
+/// When walks have merged so many runs, rows are drained earlier, for the sake of the walks that follow.
+const MANY_RUNS: usize = 8192;
 /// The largest row that is worth keeping when it is drained: above, the copy costs what RocksDB does.
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
@@ -248,8 +248,8 @@ pub(crate) struct Young {
     room: usize,
     /// A commit has waited for a drain.
     waited_for: AtomicBool,
-    /// A walk had to merge many generations.
-    walked_over: AtomicBool,
+    /// How many runs walks had to merge since somebody asked whether they were many.
+    merged: AtomicUsize,
 }
 
 /// The right to keep a row that is being fetched from below.
@@ -302,7 +302,7 @@ impl Young {
             most,
             room,
             waited_for: AtomicBool::new(false),
-            walked_over: AtomicBool::new(false),
+            merged: AtomicUsize::new(0),
         }
     }
 
@@ -448,8 +448,8 @@ impl Young {
                 carried.runs = newest_first
                     .filter_map(|rows| rows.run(range, direction))
                     .collect();
-                if carried.runs.len() > MANY_RUNS && walker == Walker::Foreground {
-                    self.walked_over.store(true, Ordering::Relaxed);
+                if walker == Walker::Foreground {
+                    self.merged.fetch_add(carried.runs.len(), Ordering::Relaxed);
                 }
             }
             // While the lock is held no drain can end, and take away what it has brought below.
@@ -512,9 +512,13 @@ impl Young {
         }
     }
 
-    /// Whether a walk had to merge many generations since this was last asked.
+    /// Whether walks had to merge many runs since this was last so.
     pub(crate) fn was_walked_over(&self) -> bool {
-        self.walked_over.swap(false, Ordering::Relaxed)
+        let are_many = self.merged.load(Ordering::Relaxed) >= MANY_RUNS;
+        if are_many {
+            self.merged.store(0, Ordering::Relaxed);
+        }
+        are_many
     }
 
     /// The generation to be drained next.

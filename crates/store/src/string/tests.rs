@@ -430,7 +430,7 @@ fn a_reader_that_left_its_transaction_sees_the_value_it_started_with() {
 fn what_is_not_stored_is_passed_over_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open_store(directory.path());
-    let mut txn = WriteTxn::new(store.clone(), Patience::Long);
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let chunk = CHUNK_SIZE as u64;
     // Chunks 0, 5 and 6 of ten, and a last one of which there is nothing.
     for at in [3, 5 * chunk + 7, 6 * chunk] {
