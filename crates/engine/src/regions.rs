@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use cairn_encoding::raft::Applied;
+use cairn_encoding::raft::{Applied, LogId, Membership};
 use cairn_encoding::row;
 use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey, SystemKind};
 use parking_lot::Mutex;
@@ -101,12 +101,14 @@ impl Regions {
         Ok(descriptor.map_or(Slots::NONE, |descriptor| descriptor.slots))
     }
 
-    /// Makes regions that have no log yet, all or none, for good. With the first that has slots, the slots that nobody is
-    /// given are nobody's: what one machine has left in them is dropped.
-    pub fn create(&self, regions: &[(u64, Descriptor)]) -> Result<()> {
+    /// Makes regions from outside, all or none, for good; each begins at a place in its log ([`Regions::beginning`]). With
+    /// the first that has slots, the slots that nobody is given are nobody's: what one machine has left in them is
+    /// dropped.
+    pub fn create(&self, regions: &[(u64, Descriptor, Applied)]) -> Result<()> {
         let mut all = self.list()?;
         let mut batch = Batch::new();
-        for &(region, descriptor) in regions {
+        for (region, descriptor, beginning) in regions {
+            let (region, descriptor) = (*region, *descriptor);
             all.remove(&region);
             let taken = |other: &Descriptor| other.slots.overlaps(descriptor.slots);
             if let Some((&other, _)) = all.iter().find(|(_, other)| taken(other)) {
@@ -117,10 +119,24 @@ impl Regions {
                 });
             }
             all.insert(region, descriptor);
-            let key = SystemKey::RegionDescriptor { region }.encode();
-            batch.put(Family::Meta, &key, descriptor.encode());
+            begin(&mut batch, region, descriptor, beginning);
         }
-        self.engine.write([&batch], true)
+        self.engine.write([&batch], true)?;
+        self.note_durable()
+    }
+
+    /// The place at which a region begins that is made from outside, or by a split. What it holds there is in no log. So it
+    /// is not the first place: who has nothing of the region is behind it, and is sent a snapshot. And it knows
+    /// who belongs to the region, since nobody will tell.
+    pub fn beginning(membership: Membership) -> Applied {
+        // No leader's: terms begin with 1.
+        let first = LogId { term: 0, index: 1 };
+        Applied {
+            last: Some(first),
+            timestamp_ms: 0,
+            membership_at: Some(first),
+            membership,
+        }
     }
 
     /// Where a region is in its log; the default if nothing was ever applied to it.
@@ -212,6 +228,15 @@ impl Regions {
     fn system_rows(&self, kind: SystemKind) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         system_rows(&self.engine, kind)
     }
+}
+
+/// What a region is at its beginning.
+fn begin(batch: &mut Batch, region: u64, descriptor: Descriptor, beginning: &Applied) {
+    let key = SystemKey::RegionDescriptor { region }.encode();
+    batch.put(Family::Meta, &key, descriptor.encode());
+    let mut place = Vec::new();
+    beginning.encode(&mut place);
+    batch.put(Family::Meta, &SystemKey::Applied { region }.encode(), place);
 }
 
 fn list(engine: &Engine) -> Result<BTreeMap<u64, Descriptor>> {

@@ -13,7 +13,7 @@ use cairn_engine::{
     Batch, Checksum, Clock, Descriptor, Engine, EngineOptions, Family, Maxima, Regions, Slots,
     SystemTime,
 };
-use cairn_raft::{Applied, Config, Identity, Log, Member, Node, Outcome, Role, Tcp};
+use cairn_raft::{Applied, Config, Identity, Log, Membership, Node, Outcome, Role, Tcp};
 use cairn_server::cluster::{RegionMachine, WRONG_EPOCH};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -34,6 +34,14 @@ fn key(number: u64) -> Vec<u8> {
 fn value(number: u64) -> Vec<u8> {
     let body = Body::Inline(&[number as u8; 1000]);
     Metadata { expire_ms: 0, body }.encode()
+}
+
+/// Replica and node have the same number.
+fn members() -> Membership {
+    Membership {
+        configs: vec![(1..=NODES).collect()],
+        nodes: (1..=NODES).map(|id| (id, id)).collect(),
+    }
 }
 
 fn region(epoch: u64) -> Descriptor {
@@ -81,20 +89,10 @@ impl Cluster {
         for (id, listener) in (1..).zip(listeners) {
             cluster.start(id, listener);
             let running = cluster.running(id);
-            running.regions.create(&[(REGION, region(EPOCH))]).unwrap();
+            let new = (REGION, region(EPOCH), Regions::beginning(members()));
+            running.regions.create(&[new]).unwrap();
             running.node.start(REGION, id).await.unwrap();
         }
-        let members = (1..=NODES).map(|id| Member {
-            replica: id,
-            node: id,
-        });
-        let members: Vec<Member> = members.collect();
-        cluster
-            .running(1)
-            .node
-            .initialize(REGION, &members)
-            .await
-            .unwrap();
         cluster
     }
 

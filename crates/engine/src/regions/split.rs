@@ -1,18 +1,19 @@
 //! Splitting a region at a slot: descriptors change, and no row of a key is written.
 
+use cairn_encoding::raft::Membership;
 use cairn_encoding::row;
 use cairn_encoding::system::{Descriptor, SystemKey, SystemKind};
 
-use super::{Regions, walk};
+use super::{Regions, begin, walk};
 use crate::batch::Batch;
 use crate::error::{EngineError, Result};
 use crate::family::Family;
 
 impl Regions {
     /// The batch by which `region` keeps the slots below `at`, and `new` begins with the others. To be committed by the
-    /// region's own log, evaluated while nothing else is. From then on `new` has a log of its own, which begins with the
-    /// state that every replica has made of this batch: one that has not applied it needs a snapshot.
-    pub fn split(&self, region: u64, at: u16, new: u64) -> Result<Batch> {
+    /// region's own log, evaluated while nothing else is. From then on `new` has a log of its own, with these members,
+    /// which begins with what every replica has made of this batch.
+    pub fn split(&self, region: u64, at: u16, new: u64, members: Membership) -> Result<Batch> {
         let refuse = |why: &str| EngineError::Refused(format!("region {region}: {why}"));
         let descriptor = self.descriptor(region)?;
         let descriptor = descriptor.ok_or_else(|| refuse("it is not here"))?;
@@ -25,10 +26,19 @@ impl Regions {
         }
         let epoch = descriptor.epoch + 1;
         let mut batch = Batch::new();
-        for (region, slots) in [(region, below), (new, above)] {
-            let key = SystemKey::RegionDescriptor { region }.encode();
-            batch.put(Family::Meta, &key, Descriptor { slots, epoch }.encode());
-        }
+        let (below, above) = (
+            Descriptor {
+                slots: below,
+                epoch,
+            },
+            Descriptor {
+                slots: above,
+                epoch,
+            },
+        );
+        let key = SystemKey::RegionDescriptor { region }.encode();
+        batch.put(Family::Meta, &key, below.encode());
+        begin(&mut batch, new, above, &Regions::beginning(members));
         for kind in SystemKind::OF_REGION {
             self.take_along(kind, region, new, at, &mut batch)?;
         }

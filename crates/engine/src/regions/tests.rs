@@ -52,6 +52,15 @@ fn descriptor(first: u16, end: u16) -> Descriptor {
     }
 }
 
+/// Regions that begin with nothing.
+fn create(regions: &Regions, all: &[(u64, Descriptor)]) {
+    let all = all.iter().map(|(region, descriptor)| {
+        let beginning = Regions::beginning(Membership::default());
+        (*region, *descriptor, beginning)
+    });
+    regions.create(&all.collect::<Vec<_>>()).unwrap();
+}
+
 /// Names of keys whose slots are in the range.
 fn names(slots: Slots) -> impl Iterator<Item = String> {
     (0..)
@@ -192,9 +201,9 @@ fn nodes() -> (TempDir, Regions, TempDir, Regions) {
         descriptor(100, 150),
         descriptor(200, 300),
     );
-    sender.create(&[(REGION, new)]).unwrap();
+    create(&sender, &[(REGION, new)]);
     fill(&sender, REGION, new.slots, 50, "new");
-    receiver.create(&[(REGION, old), (OTHER, other)]).unwrap();
+    create(&receiver, &[(REGION, old), (OTHER, other)]);
     fill(&receiver, REGION, old.slots, 3, "old");
     fill(&receiver, OTHER, other.slots, 4, "other");
     // Of another database, and not in the snapshot.

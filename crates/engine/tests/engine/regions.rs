@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_encoding::raft::{Applied, LogId};
+use cairn_encoding::raft::{Applied, LogId, Membership};
 use cairn_encoding::system::SystemKey;
 use cairn_engine::{
     Batch, Clock, Committer, Descriptor, Engine, EngineError, Family, LOCAL_REGION, ManualTime,
-    Maxima, Regions, Slots, SyncMode,
+    Maxima, Regions, Result, Slots, SyncMode,
 };
 
 use crate::support::{all_rows, commit, committer, image, open, paths, settings};
@@ -22,6 +22,14 @@ fn open_regions(path: &Path) -> (Regions, Arc<Clock>) {
         Regions::open(Arc::new(engine), clock.clone()).unwrap(),
         clock,
     )
+}
+
+fn create(regions: &Regions, all: &[(u64, Descriptor)]) -> Result<()> {
+    let all = all.iter().map(|(region, descriptor)| {
+        let beginning = Regions::beginning(Membership::default());
+        (*region, *descriptor, beginning)
+    });
+    regions.create(&all.collect::<Vec<_>>())
 }
 
 fn at(index: u64) -> Applied {
@@ -180,10 +188,10 @@ fn one_machine_becomes_a_node_of_a_cluster_and_is_none_again() {
 
     let (regions, _) = open_regions(crashed.path());
     let whole = region(0, 16384, 1);
-    regions
-        .create(&[(0, region(0, 0, 1)), (LOCAL_REGION, whole)])
-        .unwrap();
+    create(&regions, &[(0, region(0, 0, 1)), (LOCAL_REGION, whole)]).unwrap();
     assert_eq!(regions.descriptor(LOCAL_REGION).unwrap(), Some(whole));
+    // It begins where nobody is who has nothing of it.
+    assert_eq!(regions.durable(LOCAL_REGION), Some(1));
     assert_eq!(regions.list().unwrap().len(), 2);
     drop(regions);
     let refused = Engine::open(crashed.path(), &settings());
@@ -197,10 +205,10 @@ fn one_machine_becomes_a_node_of_a_cluster_and_is_none_again() {
 fn no_two_regions_have_the_same_slot() {
     let dir = tempfile::tempdir().unwrap();
     let (regions, _) = open_regions(dir.path());
-    regions
-        .create(&[(1, region(0, 100, 1)), (2, region(100, 200, 1))])
-        .unwrap();
-    let taken = regions.create(&[(3, region(200, 300, 1)), (4, region(199, 200, 1))]);
+    let first = [(1, region(0, 100, 1)), (2, region(100, 200, 1))];
+    create(&regions, &first).unwrap();
+    let others = [(3, region(200, 300, 1)), (4, region(199, 200, 1))];
+    let taken = create(&regions, &others);
     assert!(matches!(
         taken,
         Err(EngineError::SlotsTaken {
@@ -212,9 +220,8 @@ fn no_two_regions_have_the_same_slot() {
     // All or none.
     assert_eq!(regions.descriptor(3).unwrap(), None);
     // The same again, or changed, is its own.
-    regions
-        .create(&[(2, region(100, 150, 2)), (4, region(150, 200, 2))])
-        .unwrap();
+    let changed = [(2, region(100, 150, 2)), (4, region(150, 200, 2))];
+    create(&regions, &changed).unwrap();
     assert_eq!(regions.descriptor(2).unwrap(), Some(region(100, 150, 2)));
     let key = SystemKey::RegionDescriptor { region: 4 }.encode();
     let rows = all_rows(regions.engine(), Family::Meta).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_encoding::changes;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
-use cairn_encoding::raft::{Applied, LogId};
+use cairn_encoding::raft::{Applied, LogId, Membership};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::slot::slot;
 use cairn_encoding::system::{SystemKey, value};
@@ -20,6 +20,8 @@ use crate::support::{image, settings};
 
 const INDEX: u64 = 1;
 const KEYS: u32 = 300;
+/// Where a region is before the first entry of its log.
+const BEGINNING: usize = 1;
 const FIELD: &[u8] = b"field";
 
 /// Names of hashes with their versions, and with the value of their only field.
@@ -48,6 +50,10 @@ impl Replica {
     fn place(&self, region: u64) -> usize {
         let last = self.regions.applied(region).unwrap().last;
         last.map_or(0, |last| last.index as usize)
+    }
+
+    fn is_here(&self, region: u64) -> bool {
+        self.place(region) >= BEGINNING
     }
 
     fn apply(&self, region: u64, batches: &[Vec<u8>]) {
@@ -171,7 +177,8 @@ impl Story {
             .zip(bounds.windows(2))
             .map(|(region, bounds)| {
                 let slots = Slots::new(bounds[0], bounds[1]).unwrap();
-                (region, Descriptor { slots, epoch: 1 })
+                let beginning = Regions::beginning(Membership::default());
+                (region, Descriptor { slots, epoch: 1 }, beginning)
             })
             .collect();
         let [leader, follower] = [(), ()].map(|()| {
@@ -271,7 +278,11 @@ impl Story {
             .slots;
         let at = self.random.u16(slots.first()..slots.end());
         let new = self.groups.len() as u64 + 1;
-        let Ok(batch) = self.leader.regions.split(region, at, new) else {
+        let Ok(batch) = self
+            .leader
+            .regions
+            .split(region, at, new, Membership::default())
+        else {
             return;
         };
         let contents = self.groups[&region].contents.last().unwrap().clone();
@@ -288,11 +299,11 @@ impl Story {
 
     fn follow(&mut self) {
         let region = self.some_region();
-        if self.follower.regions.descriptor(region).unwrap().is_none() {
+        if !self.follower.is_here(region) {
             return;
         }
-        let place = self.follower.place(region);
-        let left = &self.groups[&region].batches[place..];
+        let behind = self.follower.place(region) - BEGINNING;
+        let left = &self.groups[&region].batches[behind..];
         if left.is_empty() {
             return;
         }
@@ -333,7 +344,7 @@ impl Story {
                 // Filters look at what goes and at what comes.
                 std::thread::scope(|scope| {
                     scope.spawn(|| regions.engine().compact().unwrap());
-                    regions.install(&at(here), incoming).unwrap();
+                    regions.install(snapshot.applied(), incoming).unwrap();
                 });
                 assert_eq!(self.follower.regions.durable(region), Some(here as u64));
                 *self.counts.entry("installed").or_default() += 1;
@@ -368,7 +379,7 @@ impl Story {
     fn check(&self, seed: u64, step: usize) {
         for (region, descriptor) in self.follower.regions.list().unwrap() {
             let place = self.follower.place(region);
-            let expected = &self.groups[&region].contents[place];
+            let expected = &self.groups[&region].contents[place - BEGINNING];
             let held = self.follower.contents(region);
             assert_eq!(held, *expected, "seed {seed}, step {step}, region {region}");
             let shown = self.follower.shown(descriptor.slots);
@@ -376,7 +387,7 @@ impl Story {
                 shown, *expected,
                 "seed {seed}, step {step}, region {region}"
             );
-            if place > 0 && place == self.leader.place(region) {
+            if place == self.leader.place(region) {
                 let sums = [&self.leader, &self.follower]
                     .map(|replica| replica.regions.checksum(region).unwrap());
                 assert_eq!(

@@ -49,8 +49,13 @@ impl RegionMachine {
         entries: Vec<Entry>,
         applied: &Applied,
     ) -> Result<Vec<Bytes>, EngineError> {
-        let descriptor = self.regions.descriptor(region)?;
-        let mut epoch = descriptor.map_or(0, |descriptor| descriptor.epoch);
+        let Some(descriptor) = self.regions.descriptor(region)? else {
+            // It would have no slots, and filters would drop its rows. Whoever has nothing of a region is sent a snapshot.
+            return Err(EngineError::Refused(format!(
+                "the log of region {region} comes before its state"
+            )));
+        };
+        let mut epoch = descriptor.epoch;
         let mut maxima = Maxima::default();
         let mut batches = Vec::new();
         let mut answers = Vec::with_capacity(entries.len());

@@ -11,7 +11,7 @@ fn replicas_at_one_place_have_the_same_checksum_however_their_rows_lie() {
     let slots = descriptor(300, 900).slots;
     let all: Vec<String> = names(slots).take(30).collect();
     for regions in [&one, &other] {
-        regions.create(&[(20, descriptor(300, 900))]).unwrap();
+        create(regions, &[(20, descriptor(300, 900))]);
         let database = SystemKey::Database {
             region: 20,
             number: 0,

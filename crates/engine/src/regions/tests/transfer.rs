@@ -14,7 +14,7 @@ fn a_snapshot_waits_for_the_slots_that_another_region_has_yet() {
     };
     // Split off elsewhere; here that is not known yet.
     const HALF: u64 = 9;
-    sender.create(&[(HALF, descriptor(150, 200))]).unwrap();
+    create(&sender, &[(HALF, descriptor(150, 200))]);
     fill(&sender, HALF, descriptor(150, 200).slots, 1, "half");
     is_taken(send(&sender, &receiver, HALF), REGION);
     let incoming = send(&sender, &receiver, REGION).unwrap();
@@ -24,7 +24,7 @@ fn a_snapshot_waits_for_the_slots_that_another_region_has_yet() {
     // While it comes, nobody else may.
     const SAME: u64 = 10;
     sender.remove(HALF).unwrap();
-    sender.create(&[(SAME, descriptor(199, 200))]).unwrap();
+    create(&sender, &[(SAME, descriptor(199, 200))]);
     is_taken(send(&sender, &receiver, SAME), HALF);
     drop(incoming);
     send(&sender, &receiver, SAME).unwrap();
