@@ -13,7 +13,7 @@ use cairn_engine::{
     Batch, Checksum, Clock, Descriptor, Engine, EngineOptions, Family, Maxima, Regions, Slots,
     SystemTime,
 };
-use cairn_raft::{Applied, Config, Identity, Log, Membership, Node, Outcome, Role, Tcp};
+use cairn_raft::{Applied, Config, Identity, Log, Member, Membership, Node, Outcome, Role, Tcp};
 use cairn_server::cluster::{RegionMachine, WRONG_EPOCH};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -72,14 +72,15 @@ fn config() -> Config {
 }
 
 impl Cluster {
-    async fn new() -> Cluster {
+    /// Some nodes, of which the first have a replica of the region.
+    async fn new(nodes: u64) -> Cluster {
         let mut cluster = Cluster {
-            dirs: (0..NODES).map(|_| TempDir::new().unwrap()).collect(),
+            dirs: (0..nodes).map(|_| TempDir::new().unwrap()).collect(),
             addresses: Vec::new(),
-            running: (0..NODES).map(|_| None).collect(),
+            running: (0..nodes).map(|_| None).collect(),
         };
         let mut listeners = Vec::new();
-        for _ in 0..NODES {
+        for _ in 0..nodes {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             cluster
                 .addresses
@@ -88,6 +89,9 @@ impl Cluster {
         }
         for (id, listener) in (1..).zip(listeners) {
             cluster.start(id, listener);
+            if id > NODES {
+                continue;
+            }
             let running = cluster.running(id);
             let new = (REGION, region(EPOCH), Regions::beginning(members()));
             running.regions.create(&[new]).unwrap();
@@ -197,10 +201,11 @@ impl Cluster {
         }
     }
 
-    /// What each node holds, once all are at the same place.
+    /// What each node with a replica holds, once all are at the same place.
     async fn agreed(&self) -> Checksum {
         loop {
-            let sums = self.running.iter().flatten();
+            let with_replica = self.running.iter().flatten();
+            let sums = with_replica.filter(|running| !running.node.regions().is_empty());
             let sums = sums.map(|running| running.regions.checksum(REGION).unwrap());
             let sums: Vec<(Applied, Checksum)> = sums.collect();
             if sums
@@ -228,7 +233,7 @@ impl Cluster {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_that_was_away_for_longer_than_the_log_comes_back_by_snapshot() {
-    let mut cluster = Cluster::new().await;
+    let mut cluster = Cluster::new(NODES).await;
     let mut first = Batch::new();
     let database = SystemKey::Database {
         region: REGION,
@@ -269,9 +274,38 @@ async fn a_node_that_was_away_for_longer_than_the_log_comes_back_by_snapshot() {
     assert_eq!(cluster.agreed().await.rows, expected.rows + 10);
 }
 
+/// The log of the region is short and whole, but what the region was before it is in none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_replica_gets_what_the_region_began_with() {
+    let cluster = Cluster::new(NODES + 1).await;
+    cluster.commit(0..3).await;
+    let new = Member {
+        replica: NODES + 1,
+        node: NODES + 1,
+    };
+    let running = cluster.running(NODES + 1);
+    running.node.start(REGION, new.replica).await.unwrap();
+    let (leader, _) = cluster.leader().await;
+    let leader = &cluster.running(leader).node;
+    leader.add_learner(REGION, new).await.unwrap();
+    leader
+        .change_voters(REGION, (2..=NODES + 1).collect())
+        .await
+        .unwrap();
+    cluster.commit(3..5).await;
+    while cluster.shown(NODES + 1, 4).is_none() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let held = running.regions.descriptor(REGION).unwrap();
+    assert_eq!(held, Some(region(EPOCH)));
+    for number in 0..3 {
+        assert_eq!(cluster.shown(NODES + 1, number), Some(value(number)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_batch_of_another_epoch_changes_nothing() {
-    let cluster = Cluster::new().await;
+    let cluster = Cluster::new(NODES).await;
     let mut batch = Batch::new();
     batch.put(Family::Metadata, &key(1), value(1));
     assert_eq!(cluster.propose(EPOCH + 1, &batch).await, WRONG_EPOCH);
