@@ -173,7 +173,11 @@ fn fields_of_several_hashes_go_in_the_order_of_time() {
 }
 
 fn short(fixture: &Fixture) -> WriteTxn {
-    let mut txn = WriteTxn::new(fixture.store().clone(), Patience::Short);
+    let mut txn = WriteTxn::new(
+        fixture.store().clone(),
+        fixture.store().home().clone(),
+        Patience::Short,
+    );
     txn.begin(0);
     txn
 }
