@@ -143,6 +143,8 @@ impl Trial {
 
     fn flags(&self) -> Vec<&'static str> {
         match self.program {
+            // With little memory, rows leave the journal soon.
+            Program::Cairn if self.bulk => vec!["--sync", self.sync, "--memory", "64mb"],
             Program::Cairn => vec!["--sync", self.sync],
             Program::Redis => vec!["--appendonly", "yes", "--appendfsync", self.sync],
         }

@@ -257,6 +257,10 @@ impl Bout<'_> {
                 let kind = reference.ask(question)?;
                 !matches!(kind.as_bytes(), Some(b"set" | b"zset"))
             }
+            Guard::IsSound(question) => {
+                let count = reference.ask(question)?;
+                !matches!(count, Value::Error(text) if text.starts_with(b"INVALIDOBJ"))
+            }
             Guard::OneScore(question) => {
                 let members = reference.ask(question)?;
                 let texts = leaves(&members);

@@ -54,6 +54,9 @@ pub enum Guard {
     OneScore(Argv),
     /// Elements that weigh the same are sorted as they come, which is up to the server for a set.
     HasOrder(Argv),
+    /// Where PFADD comes upon damage after some of its elements, Redis says so and has added those; Cairn has changed
+    /// nothing, as whenever it refuses something.
+    IsSound(Argv),
 }
 
 /// A clock's tolerance in seconds. Times are drawn thousands of seconds apart.
@@ -131,6 +134,12 @@ impl Guard {
             "LCS" => Some(Guard::ShortStrings(length(1)?, length(2)?)),
             "ZLEXCOUNT" | "ZRANGEBYLEX" | "ZREVRANGEBYLEX" | "ZREMRANGEBYLEX" => scores(1),
             "ZRANGE" if by_name() => scores(1),
+            // With a second key it looks at every register of the first.
+            "PFADD" if argv.len() > 3 => Some(Guard::IsSound(vec![
+                b"PFCOUNT".to_vec(),
+                argv[1].clone(),
+                b"no such key".to_vec(),
+            ])),
             "SORT" | "SORT_RO" if argv.iter().any(leaves_ties) => Some(Guard::HasOrder(vec![
                 b"TYPE".to_vec(),
                 argv.get(1)?.clone(),
