@@ -52,7 +52,14 @@ struct Order {
     /// How many bytes all keys begin with.
     common: usize,
     /// Each with the part of its key that follows: most are told apart by it, and no row has to be fetched for that.
-    places: Box<[(u64, u32)]>,
+    places: Box<[(KeyPart, u32)]>,
+}
+
+/// Sixteen bytes of a key, which sort as they do.
+type KeyPart = [u64; 2];
+
+fn part_at(key: &[u8], at: usize) -> KeyPart {
+    [at, at + 8].map(|at| number_at(key, at.min(key.len())))
 }
 
 impl Order {
@@ -70,10 +77,10 @@ impl Order {
             Ordering::Less => 0,
             Ordering::Greater => self.places.len(),
             Ordering::Equal => {
-                let number = number_at(key, self.common);
-                let is_before = |(other, place): &(u64, u32)| {
-                    let by_number = other.cmp(&number);
-                    by_number
+                let part = part_at(key, self.common);
+                let is_before = |(other, place): &(KeyPart, u32)| {
+                    let by_part = other.cmp(&part);
+                    by_part
                         .then_with(|| rows.row(*place).key().cmp(key))
                         .is_lt()
                 };
@@ -229,14 +236,14 @@ impl Generation {
         places.order.get_or_init(|| {
             let places = &places.as_they_came;
             let common = common_prefix(places.iter().map(|place| self.row(*place).key()));
-            let numbered = places.iter().map(|place| {
-                let number = number_at(self.row(*place).key(), common);
-                (number, *place)
+            let parts = places.iter().map(|place| {
+                let part = part_at(self.row(*place).key(), common);
+                (part, *place)
             });
-            let mut places: Box<[(u64, u32)]> = numbered.collect();
+            let mut places: Box<[(KeyPart, u32)]> = parts.collect();
             places.sort_unstable_by(|(one, a), (other, b)| {
-                let by_number = one.cmp(other);
-                by_number.then_with(|| self.row(*a).key().cmp(self.row(*b).key()))
+                let by_part = one.cmp(other);
+                by_part.then_with(|| self.row(*a).key().cmp(self.row(*b).key()))
             });
             Order { common, places }
         })

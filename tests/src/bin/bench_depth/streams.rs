@@ -6,6 +6,7 @@ use cairn_tests::figures;
 
 use crate::fill;
 use crate::measure;
+use crate::reclaiming::settle;
 use crate::table::{Table, megabytes};
 use crate::trial::Trial;
 
@@ -35,6 +36,8 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
     let what = format!("memory that {pending} pending entries take");
     table.at_most(&what, megabytes(grown), "MB", trial.memory() as f64);
 
+    // What was just written must not be on its way to the disk while clients are timed.
+    settle(trial);
     // What comes first makes up for what the command takes away; MID stands for an entry in the middle.
     for (what, prepare, line) in [
         ("XADD", "XLEN x", "XADD x * field value"),
