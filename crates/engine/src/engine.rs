@@ -376,9 +376,9 @@ impl Engine {
             None if is_new => {}
             None => return Err(EngineError::Corrupt("the format version is missing".into())),
         }
-        // Format 1 had no journal, format 2 one whose files had other names, formats up to 4 no functions, up to 6 no fields that
-        // expire, up to 7 no regions; there is
-        // nothing to convert, but who knows only those must not open the database any more.
+        // Format 1 had no journal, format 2 one whose files had other names, formats up to 4 no functions, up to 6 no fields
+        // that expire, up to 7 no regions. There is nothing to convert, but who knows only those must not open the
+        // database any more.
         if is_new || !is_current {
             let mut batch = Batch::new();
             batch.put(Family::Meta, &key, value::encode_format(FORMAT_VERSION));

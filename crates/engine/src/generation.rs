@@ -105,6 +105,43 @@ enum Ordered {
     Copied(Vec<Row>),
 }
 
+impl Ordered {
+    fn len(&self) -> usize {
+        match self {
+            Ordered::Shared { range, .. } => range.len(),
+            Ordered::Copied(rows) => rows.len(),
+        }
+    }
+
+    fn row(&self, number: usize) -> &Row {
+        match self {
+            Ordered::Shared {
+                generation,
+                part,
+                range,
+            } => {
+                let order = generation.order_of(*part);
+                generation.row(order.place(range.start + number))
+            }
+            Ordered::Copied(rows) => &rows[number],
+        }
+    }
+
+    fn count_before(&self, key: &[u8]) -> usize {
+        match self {
+            Ordered::Shared {
+                generation,
+                part,
+                range,
+            } => {
+                let before = generation.order_of(*part).count_before(generation, key);
+                before.clamp(range.start, range.end) - range.start
+            }
+            Ordered::Copied(rows) => rows.partition_point(|row| row.key() < key),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Part {
     Collection(u32),
@@ -227,12 +264,13 @@ impl Generation {
     }
 
     pub(crate) fn order(&self, range: &WalkedRange<'_>) {
-        if let Some(places) = self.places_of(range) {
-            self.ordered(places);
+        if let Some(part) = self.part(range) {
+            self.order_of(part);
         }
     }
 
-    fn ordered<'g>(&'g self, places: &'g Places) -> &'g Order {
+    fn order_of(&self, part: Part) -> &Order {
+        let places = self.places(part);
         places.order.get_or_init(|| {
             let places = &places.as_they_came;
             let common = common_prefix(places.iter().map(|place| self.row(*place).key()));
@@ -256,7 +294,7 @@ impl Generation {
         direction: Direction,
     ) -> Option<Run> {
         let part = self.part(range)?;
-        let order = self.ordered(self.places(part));
+        let order = self.order_of(part);
         let end = match range.to {
             [] => order.places.len(),
             to => order.count_before(self, to),
@@ -310,32 +348,16 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn len(&self) -> usize {
-        match &self.rows {
-            Ordered::Shared { range, .. } => range.len(),
-            Ordered::Copied(rows) => rows.len(),
-        }
+        self.rows.len()
     }
 
     fn get(&self, number: usize) -> Option<&Row> {
-        let length = self.len();
-        if number >= length {
-            return None;
-        }
+        let last = self.len().checked_sub(1)?;
         let number = match self.direction {
             Direction::Forward => number,
-            Direction::Backward => length - 1 - number,
+            Direction::Backward => last.checked_sub(number)?,
         };
-        Some(match &self.rows {
-            Ordered::Shared {
-                generation,
-                part,
-                range,
-            } => {
-                let order = generation.ordered(generation.places(*part));
-                generation.row(order.place(range.start + number))
-            }
-            Ordered::Copied(rows) => &rows[number],
-        })
+        (number <= last).then(|| self.rows.row(number))
     }
 
     /// The change that the walk comes to next.
@@ -357,18 +379,7 @@ impl Run {
     }
 
     pub(crate) fn seek(&mut self, to: &[u8]) {
-        let before = match &self.rows {
-            Ordered::Shared {
-                generation,
-                part,
-                range,
-            } => {
-                let order = generation.ordered(generation.places(*part));
-                let before = order.count_before(generation, to);
-                before.clamp(range.start, range.end) - range.start
-            }
-            Ordered::Copied(rows) => rows.partition_point(|row| row.key() < to),
-        };
+        let before = self.rows.count_before(to);
         self.passed = match self.direction {
             Direction::Forward => before,
             Direction::Backward => {

@@ -216,6 +216,11 @@ impl Story {
         regions[self.random.usize(..regions.len())]
     }
 
+    fn slots(&self, region: u64) -> Slots {
+        let descriptor = self.leader.regions.descriptor(region).unwrap();
+        descriptor.unwrap().slots
+    }
+
     fn commit(&mut self, region: u64, batch: &Batch, contents: Contents) {
         let payload = batch.encode(Maxima::default());
         self.leader.apply(region, std::slice::from_ref(&payload));
@@ -226,13 +231,7 @@ impl Story {
 
     fn write(&mut self) {
         let region = self.some_region();
-        let slots = self
-            .leader
-            .regions
-            .descriptor(region)
-            .unwrap()
-            .unwrap()
-            .slots;
+        let slots = self.slots(region);
         let names: Vec<String> = names(slots).collect();
         if names.is_empty() {
             return;
@@ -269,13 +268,7 @@ impl Story {
 
     fn split(&mut self) {
         let region = self.some_region();
-        let slots = self
-            .leader
-            .regions
-            .descriptor(region)
-            .unwrap()
-            .unwrap()
-            .slots;
+        let slots = self.slots(region);
         let at = self.random.u16(slots.first()..slots.end());
         let new = self.groups.len() as u64 + 1;
         let Ok(batch) = self
