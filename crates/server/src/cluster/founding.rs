@@ -6,13 +6,10 @@
 //!
 //! A server of a single machine can be the founder: its data is that of the one region that there is then.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use cairn_cluster::{
-    Addresses, Change, ClusterMap, Foundation, Founder, MAP_REGION, NEWEST, Region, Settings,
-};
+use cairn_cluster::{Addresses, Change, ClusterMap, Foundation, MAP_REGION, Peer, Region};
 use cairn_engine::{Descriptor, EngineError, Family, Identity, Regions, Slots};
 use cairn_raft::{Applied, Log, Membership};
 use cairn_store::Store;
@@ -27,6 +24,8 @@ use crate::server::Server;
 /// Where the logs of the regions are, below the directory of the data.
 const LOG: &str = "raft";
 const THREADS_AT_LEAST: usize = 2;
+/// The number of the node that founds a cluster.
+const FOUNDER: u64 = 1;
 
 /// What a server that may belong to a cluster has from the start.
 pub struct Entrance {
@@ -36,6 +35,7 @@ pub struct Entrance {
     /// Taken by the node. Held while one is made.
     listener: Mutex<Option<TcpListener>>,
     runtime: Runtime,
+    server: OnceLock<Weak<Server>>,
 }
 
 impl Entrance {
@@ -64,6 +64,7 @@ impl Entrance {
             log,
             listener: Mutex::new(Some(listener)),
             runtime,
+            server: OnceLock::new(),
         })
     }
 
@@ -86,45 +87,38 @@ impl Entrance {
         Ok(rows.next()?.is_some())
     }
 
-    /// Goes on as the node that this server was before, if it was one.
+    /// Says whose entrance it is, and goes on as the node that the server was before, if it was one.
     pub fn resume(&self, server: &Arc<Server>) -> Result<(), String> {
+        self.server.set(Arc::downgrade(server)).ok();
         let listener = &mut *self.listener.lock();
         match self.identity().map_err(|error| error.to_string())? {
-            Some(identity) => self.enter(server, listener, identity).map(|_| ()),
+            Some(identity) => self.enter(listener, identity),
             None => Ok(()),
         }
     }
 
-    /// Founds a cluster of these servers, of which this is the first. Region 1 has what this one holds.
-    pub fn found(
-        &self,
-        server: &Arc<Server>,
-        nodes: Vec<Founder>,
-        settings: Settings,
-        regions: u16,
-    ) -> Result<Arc<ClusterNode>, String> {
+    /// Founds a cluster of which this server is the first node. Region 1 has what it holds. To do so again does no harm.
+    pub fn found(&self, foundation: Foundation) -> Result<(), String> {
         let listener = &mut *self.listener.lock();
         let failed = |error: EngineError| error.to_string();
-        if self.identity().map_err(failed)?.is_some() {
-            return Err("this server belongs to a cluster already".to_string());
+        match self.identity().map_err(failed)? {
+            Some(known) if (known.cluster, known.node) == (foundation.cluster, FOUNDER) => {
+                return Ok(());
+            }
+            Some(known) => return Err(belongs(&known)),
+            None => {}
         }
-        if regions > 1 && self.holds_data().map_err(failed)? {
+        if foundation.regions > 1 && self.holds_data().map_err(failed)? {
             return Err(
                 "there is data, which becomes one region: found the cluster with 1 region, and split it then"
                     .to_string(),
             );
         }
-        let foundation = Foundation {
-            cluster: fastrand::u64(1..),
-            settings,
-            nodes,
-            regions,
-        };
         let peers = foundation.nodes.iter().map(|node| &node.addresses.peers);
-        let peers = peers.map(ToString::to_string).zip(1..).skip(1);
+        let peers = peers.map(ToString::to_string).zip(FOUNDER..).skip(1);
         let identity = Identity {
             cluster: foundation.cluster,
-            node: 1,
+            node: FOUNDER,
             peers: peers.map(|(address, node)| (node, address)).collect(),
         };
         let mut map = ClusterMap::default();
@@ -134,56 +128,36 @@ impl Entrance {
         self.regions
             .found(&identity, (MAP_REGION, &map.encode()), &begun?)
             .map_err(failed)?;
-        self.enter(server, listener, identity)
+        self.enter(listener, identity)
     }
 
     /// Takes the place of a node that others have made for this server. To be told so again does no harm.
-    pub fn join(
-        &self,
-        server: &Arc<Server>,
-        cluster: u64,
-        node: u64,
-        peers: BTreeMap<u64, String>,
-    ) -> Result<(), String> {
+    pub fn join(&self, cluster: u64, node: u64, peers: Vec<(u64, Peer)>) -> Result<(), String> {
         let listener = &mut *self.listener.lock();
         let failed = |error: EngineError| error.to_string();
         match self.identity().map_err(failed)? {
             Some(known) if (known.cluster, known.node) == (cluster, node) => return Ok(()),
-            Some(known) => {
-                return Err(format!(
-                    "this server is node {} of another cluster already",
-                    known.node
-                ));
-            }
+            Some(known) => return Err(belongs(&known)),
             None => {}
         }
         if self.holds_data().map_err(failed)? {
             return Err("there is data, and only the first node of a cluster may bring any".into());
         }
-        let peers = peers
-            .into_iter()
-            .filter(|(peer, _)| *peer != node)
-            .collect();
+        let others = peers.into_iter().filter(|(peer, _)| *peer != node);
         let identity = Identity {
             cluster,
             node,
-            peers,
+            peers: others
+                .map(|(peer, address)| (peer, address.to_string()))
+                .collect(),
         };
         self.regions.set_identity(&identity).map_err(failed)?;
-        self.enter(server, listener, identity).map(|_| ())
+        self.enter(listener, identity)
     }
 
-    /// The newest layout of the map that is read here.
-    pub fn version(&self) -> u16 {
-        NEWEST
-    }
-
-    fn enter(
-        &self,
-        server: &Arc<Server>,
-        listener: &mut Option<TcpListener>,
-        identity: Identity,
-    ) -> Result<Arc<ClusterNode>, String> {
+    fn enter(&self, listener: &mut Option<TcpListener>, identity: Identity) -> Result<(), String> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        let server = server.ok_or("this server is about to end")?;
         let listener = listener.take().ok_or("this server is a node already")?;
         tracing::info!(
             "node {} of cluster {:016x}",
@@ -197,10 +171,10 @@ impl Entrance {
             listener,
             runtime: self.runtime.handle().clone(),
         };
-        let node = ClusterNode::start(server, parts, identity)?;
+        let node = ClusterNode::start(&server, parts, identity)?;
         server.directory.set(Box::new(Signpost(node.clone()))).ok();
-        server.cluster.set(node.clone()).ok();
-        Ok(node)
+        server.cluster.set(node).ok();
+        Ok(())
     }
 
     /// Hands over what is led here, and stops.
@@ -209,6 +183,13 @@ impl Entrance {
             self.runtime.block_on(node.shut_down());
         }
     }
+}
+
+fn belongs(known: &Identity) -> String {
+    format!(
+        "this server is node {} of cluster {:016x} already",
+        known.node, known.cluster
+    )
 }
 
 /// What a region begins with.

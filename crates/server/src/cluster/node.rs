@@ -183,9 +183,9 @@ impl ClusterNode {
         self.observed().leader(map.region_of(slot)?)
     }
 
-    /// Waits for something of the cluster, on a thread that may.
-    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+    /// On which everything of the cluster runs. Who asks others from elsewhere does it there.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Runs beside everything else, until the node stops.
