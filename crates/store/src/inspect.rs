@@ -119,7 +119,7 @@ pub fn inspect_stored(
 /// Where the rows are read: in a transaction, or in the engine alone.
 trait RowSource {
     fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>>;
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows;
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows>;
     /// See [`ReadTxn::step`].
     fn step(&self) -> Result<()>;
 }
@@ -129,7 +129,7 @@ impl RowSource for ReadTxn {
         self.row(family, key)
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
         self.rows(family, lower, upper, Direction::Forward)
     }
 
@@ -143,8 +143,8 @@ impl RowSource for Engine {
         Ok(self.get(family, key)?.map(Row::Stored))
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
-        self.rows(None, family, lower, upper, Direction::Forward)
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        Ok(self.rows(None, family, lower, upper, Direction::Forward))
     }
 
     fn step(&self) -> Result<()> {
@@ -252,7 +252,7 @@ impl<S: RowSource> Subject<'_, S> {
     fn staged_versions(&self) -> Result<Vec<u64>> {
         let prefix = SystemKind::Staging.prefix();
         let end = row::prefix_end(&prefix).unwrap_or_default();
-        let mut rows = self.source.rows(Family::Meta, &prefix, &end);
+        let mut rows = self.source.rows(Family::Meta, &prefix, &end)?;
         let mut staged = Vec::new();
         while let Some((row_key, value)) = rows.next()? {
             self.source.step()?;
