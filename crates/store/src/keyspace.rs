@@ -87,7 +87,7 @@ impl Walk {
     }
 
     /// Over those of one slot.
-    pub fn in_slot(txn: &ReadTxn, slot: u16) -> Walk {
+    pub fn in_slot(txn: &ReadTxn, slot: u16) -> Result<Walk> {
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         row::slot_prefix(&mut lower, txn.index(), slot);
         row::slot_prefix(&mut upper, txn.index(), slot + 1);
