@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, BufReader};
+use tokio::io::{AsyncRead, BufReader, split};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
+use super::Stream;
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
 use super::handshake::{Identity, call};
@@ -121,15 +122,8 @@ async fn run(
     queue: mpsc::WeakSender<Message>,
     waiting: &Waiting,
 ) -> io::Result<()> {
-    let connecting = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        super::may_talk(identity, stream.peer_addr()?)?;
-        call(&mut stream, identity, node).await?;
-        Ok(stream)
-    };
-    let stream: io::Result<TcpStream> = timeout(CONNECTING, connecting).await?;
-    let (reader, writer) = stream?.into_split();
+    let stream = timeout(CONNECTING, connect(identity, node, address)).await??;
+    let (reader, writer) = split(stream);
     let heard = Arc::new(AtomicU64::new(0));
     let incoming = Incoming::new(BufReader::with_capacity(PART, reader), heard.clone());
     tokio::select! {
@@ -138,6 +132,18 @@ async fn run(
         received = receive(incoming, waiting) => received,
         gone = probe(queue, &heard, waiting) => gone,
     }
+}
+
+async fn connect(identity: &Identity, node: u64, address: &str) -> io::Result<Box<dyn Stream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    super::may_talk(identity, stream.peer_addr()?)?;
+    let mut stream: Box<dyn Stream> = match &identity.tls {
+        Some(tls) => Box::new(tls.call(stream).await?),
+        None => Box::new(stream),
+    };
+    call(&mut stream, identity, node).await?;
+    Ok(stream)
 }
 
 async fn receive<S: AsyncRead + Unpin>(
