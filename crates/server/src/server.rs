@@ -104,6 +104,14 @@ impl Server {
         server
     }
 
+    /// As INFO and HELLO call it.
+    pub fn mode(&self) -> &'static str {
+        match self.settings.cluster_enabled {
+            true => "cluster",
+            false => "standalone",
+        }
+    }
+
     /// Writes everything out, so that a start has no log to replay.
     pub fn save(&self) -> cairn_store::Result<()> {
         self.store.engine().flush()?;

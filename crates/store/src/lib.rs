@@ -22,6 +22,7 @@ mod fresh;
 pub mod functions;
 mod garbage;
 mod hash;
+mod holdings;
 pub mod inspect;
 mod key;
 pub mod keys;
