@@ -24,8 +24,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::acl::Reason;
 use crate::client::Entered;
-use crate::command::{self, Args, Command, Flag};
+use crate::command::{self, Args, Command, Flag, Handler};
 use crate::observe::Ran;
+use crate::route;
 use crate::session::{Replies, Session};
 use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
@@ -681,11 +682,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
         }
+        // What runs over a turn is asked where to when it does.
+        if self.session.server.store.is_replicated()
+            && (self.is_queued(command) || matches!(command.handler, Handler::Session(_)))
+        {
+            route::of_call(&self.session.server, command, args)?;
+        }
         let running = &self.session.server.scripts.running;
         if running.is_busy() && !command.has(Flag::AllowBusy) {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether the command is one of those between MULTI and EXEC.
+    fn is_queued(&self, command: &Command) -> bool {
+        self.session.queue.is_some() && !command.runs_at_once()
     }
 
     /// Whether this client may use the command at all.
@@ -720,10 +732,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn check_permission(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
         let session = &self.session;
-        let is_queued = session.queue.is_some() && !command.runs_at_once();
         match session.user().check(command, args) {
             Ok(()) => Ok(()),
-            Err(denial) if denial.reason == Reason::Unnamed && is_queued => Ok(()),
+            Err(denial) if denial.reason == Reason::Unnamed && self.is_queued(command) => Ok(()),
             Err(denial) => {
                 session.client.runs(command);
                 session.note_denial(&denial, command, args, session.context());

@@ -26,7 +26,10 @@ pub struct SlotOfKeys {
 
 impl SlotOfKeys {
     pub fn add(&mut self, key: &[u8]) {
-        let slot = slot(key);
+        self.add_slot(slot(key));
+    }
+
+    pub fn add_slot(&mut self, slot: u16) {
         self.differ |= self.slot.is_some_and(|known| known != slot);
         self.slot = Some(slot);
     }
@@ -45,8 +48,16 @@ impl SlotOfKeys {
 /// The region of a command.
 pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
     let mut slot = SlotOfKeys::default();
-    command.keys.visit(args, |key, _| slot.add(key));
+    command.keys.visit_slots(args, |name| slot.add(name));
     of_slot(server, &slot)
+}
+
+/// Whether this node leads the region of a slot.
+pub fn is_led_here(server: &Server, slot: u16) -> bool {
+    let regions = server.store.regions();
+    regions
+        .with_slot(slot)
+        .is_some_and(|region| region.is_led())
 }
 
 /// The region of a unit.

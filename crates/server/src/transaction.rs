@@ -84,6 +84,8 @@ pub struct Exec {
     queue: Queue,
     watch: Option<Watch>,
     request: Request,
+    /// The slot that it has turned out to be about, if its commands name no keys.
+    found: Option<u16>,
 }
 
 impl Exec {
@@ -127,6 +129,7 @@ impl Exec {
             queue,
             watch,
             request: request.sorted(),
+            found: None,
         })
     }
 }
@@ -139,9 +142,14 @@ impl Unit for Exec {
     fn slot(&self) -> SlotOfKeys {
         let mut slot = SlotOfKeys::default();
         for (command, args) in &self.queue.calls {
-            args.with(|args| command.keys.visit(args, |key, _| slot.add(key)));
+            args.with(|args| command.keys.visit_slots(args, |name| slot.add(name)));
         }
+        self.found.iter().for_each(|found| slot.add_slot(*found));
         slot
+    }
+
+    fn is_about(&mut self, slot: u16) {
+        self.found = Some(slot);
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {

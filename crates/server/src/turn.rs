@@ -393,12 +393,22 @@ impl Worker {
                 Step::Done
             }
             Err(Error::TooLong) => Step::TooLong,
+            Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
+                drop(turns);
+                self.run_unit(unit, session, request, out)
+            }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
                 Writer::new(out, session.protocol).error(error_text(&error));
                 Step::Done
             }
         }
+    }
+
+    /// Whether a unit turned out to be about keys of another region than this.
+    fn is_elsewhere(&self, unit: &dyn Unit, region: &Arc<Region>) -> bool {
+        let found = || route::of_unit(&self.server, unit);
+        self.is_replicated && found().is_ok_and(|found| !Arc::ptr_eq(&found, region))
     }
 
     /// Tells those whom it concerns what has been changed.
@@ -537,6 +547,9 @@ pub fn start_unit(
     let mut scope = Scope::new(session, txn, held);
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
     let functions = scope.functions.take();
+    if let Some(slot) = scope.found {
+        unit.is_about(slot);
+    }
     session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");
