@@ -47,9 +47,18 @@ impl SlotOfKeys {
 
 /// The region of a command.
 pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
+    of_slot(server, &slot_of(command, args), |region| region.is_led())
+}
+
+/// The region of a command that reads, and for which a replica will do.
+pub fn of_read(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
+    of_slot(server, &slot_of(command, args), |_| true)
+}
+
+fn slot_of(command: &Command, args: &Args<'_>) -> SlotOfKeys {
     let mut slot = SlotOfKeys::default();
     command.keys.visit_slots(args, |name| slot.add(name));
-    of_slot(server, &slot)
+    slot
 }
 
 /// Whether this node leads the region of a slot.
@@ -62,16 +71,20 @@ pub fn is_led_here(server: &Server, slot: u16) -> bool {
 
 /// The region of a unit.
 pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>> {
-    of_slot(server, &unit.slot())
+    of_slot(server, &unit.slot(), |region| region.is_led())
 }
 
-/// The region of these keys; an error that says where it is led if that is elsewhere.
-fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>> {
+/// The region of these keys, if it is here and will do; otherwise an error that says where it is led.
+fn of_slot(
+    server: &Server,
+    slot: &SlotOfKeys,
+    will_do: impl Fn(&Region) -> bool,
+) -> Result<Arc<Region>> {
     let Some(slot) = slot.get()? else {
         return Ok(server.store.home().clone());
     };
     let regions = server.store.regions();
-    match regions.with_slot(slot).filter(|region| region.is_led()) {
+    match regions.with_slot(slot).filter(|region| will_do(region)) {
         Some(region) => Ok(region.clone()),
         None => Err(elsewhere(server, slot)),
     }

@@ -113,6 +113,7 @@ impl Exec {
                     database: session.database,
                     protocol: session.protocol,
                     client: session.client.id,
+                    from_replica: false,
                 };
                 request.join(call.request());
             });

@@ -21,8 +21,8 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Store,
-    WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
+    Store, WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -162,6 +162,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
+    /// It reads, and a replica will do that another node leads.
+    pub from_replica: bool,
 }
 
 impl Call<'_> {
@@ -244,6 +246,12 @@ impl Worker {
             Ok(turn) => turn,
             Err(error) => return finish(call, Err(error), out),
         };
+        let region = call.from_replica.then(|| turn.txn.region().clone());
+        let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
+            None => None,
+            Some(Ok(still)) => still,
+            Some(Err(error)) => return finish(call, Err(error), out),
+        };
         let before = out.len();
         turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
@@ -258,6 +266,26 @@ impl Worker {
         step
     }
 
+    /// Keeps a replica as it is while a command reads it; where this node leads, latches do.
+    fn hold_still<'r>(
+        &self,
+        region: &'r Arc<Region>,
+        call: &Call<'_>,
+    ) -> Result<Option<Still<'r>>> {
+        if region.is_led() || Arc::ptr_eq(region, self.store().home()) {
+            return Ok(None);
+        }
+        let still = self.store().read_replica(region)?;
+        match still {
+            Some(still) => Ok(Some(still)),
+            // It has gone just now.
+            None => match route::of_call(&self.server, call.command, &call.args) {
+                Ok(_) => Err(EngineError::NotLeading.into()),
+                Err(elsewhere) => Err(elsewhere),
+            },
+        }
+    }
+
     /// The part of the turn that a command is for.
     #[inline]
     fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn> {
@@ -266,7 +294,10 @@ impl Worker {
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
-        let region = route::of_call(&self.server, call.command, &call.args)?;
+        let region = match call.from_replica {
+            false => route::of_call(&self.server, call.command, &call.args)?,
+            true => route::of_read(&self.server, call.command, &call.args)?,
+        };
         Ok(turns.enter(self.store(), &region))
     }
 

@@ -89,6 +89,7 @@ impl<'a> Scope<'a> {
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
+            from_replica: false,
         };
         if command.is_irrevocable() {
             self.make_final()?;

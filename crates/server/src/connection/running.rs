@@ -73,6 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database: self.session.database,
                     protocol: self.session.protocol,
                     client: self.session.client.id,
+                    from_replica: self.may_read_replica(command),
                 };
                 if let Handler::Blocking(blocking) = command.handler
                     && let Some(fixed) = self.worker.fix(&blocking, &call)
@@ -84,6 +85,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.run_in_turn(&call).await
             }
         }
+    }
+
+    /// Whether a replica will do that another node leads. Not for a client that keeps copies: what others change there is
+    /// told to nobody here.
+    fn may_read_replica(&self, command: &Command) -> bool {
+        let session = &self.session;
+        session.reads_replicas && session.tracker.is_none() && command.reads_at_once()
     }
 
     /// Shows a command to those who monitor the server before it runs: it may take its time.
@@ -283,6 +291,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database,
                     protocol,
                     client,
+                    // It would keep the replica from following for too long.
+                    from_replica: false,
                 };
                 match is_walk {
                     true => long::run_walk(&shared, &call),
