@@ -81,7 +81,7 @@ impl Tcp {
     }
 
     fn link(&self, node: u64) -> Result<Arc<Link>, CallError> {
-        let unreachable = |why: &str| CallError::Unreachable(why.to_string());
+        let unreachable = |why: &str| CallError::NotSent(why.to_string());
         let mut peers = self.peers.lock();
         let peer = peers
             .get_mut(&node)

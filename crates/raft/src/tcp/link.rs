@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,8 @@ pub(super) struct Link {
     room: Arc<Semaphore>,
     waiting: Arc<Waiting>,
     next: AtomicU64,
+    /// Something may have been sent.
+    was_connected: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -66,10 +68,22 @@ impl Link {
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             waiting: Arc::default(),
             next: AtomicU64::new(0),
+            was_connected: Arc::default(),
         });
         let (waiting, queue) = (link.waiting.clone(), link.queue.downgrade());
+        let was_connected = link.was_connected.clone();
         tokio::spawn(async move {
-            let ended = run(&identity, node, &address, messages, queue, &waiting).await;
+            let connected = timeout(CONNECTING, connect(&identity, node, &address)).await;
+            let ended = match connected.unwrap_or_else(|error| Err(error.into())) {
+                Ok(stream) => {
+                    was_connected.store(true, Ordering::Release);
+                    run(stream, messages, queue, &waiting).await
+                }
+                Err(error) => {
+                    drop(messages);
+                    Err(error)
+                }
+            };
             if let Err(error) = ended {
                 tracing::debug!("node {node} at {address}: {error}");
             }
@@ -90,14 +104,14 @@ impl Link {
     }
 
     async fn ask(&self, request: Bytes) -> Result<Bytes, CallError> {
-        let lost = || CallError::Unreachable("the connection was lost".to_string());
+        let not_sent = || CallError::NotSent("there is no connection".to_string());
         let bytes = request.len().clamp(1, QUEUED_BYTES) as u32;
         let room = self.room.clone().acquire_many_owned(bytes).await;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (told, answer) = oneshot::channel();
         let waiter = Waiter {
             told,
-            _room: room.map_err(|_| lost())?,
+            _room: room.map_err(|_| not_sent())?,
         };
         self.waiting.0.lock().insert(id, waiter);
         let _place = Place {
@@ -109,20 +123,22 @@ impl Link {
             id,
             bytes: request,
         };
-        self.queue.send(message).await.map_err(|_| lost())?;
-        answer.await.map_err(|_| lost())
+        self.queue.send(message).await.map_err(|_| not_sent())?;
+        answer
+            .await
+            .map_err(|_| match self.was_connected.load(Ordering::Acquire) {
+                true => CallError::Unreachable("the connection was lost".to_string()),
+                false => not_sent(),
+            })
     }
 }
 
 async fn run(
-    identity: &Identity,
-    node: u64,
-    address: &str,
+    stream: Box<dyn Stream>,
     messages: mpsc::Receiver<Message>,
     queue: mpsc::WeakSender<Message>,
     waiting: &Waiting,
 ) -> io::Result<()> {
-    let stream = timeout(CONNECTING, connect(identity, node, address)).await??;
     let (reader, writer) = split(stream);
     let heard = Arc::new(AtomicU64::new(0));
     let incoming = Incoming::new(BufReader::with_capacity(PART, reader), heard.clone());
