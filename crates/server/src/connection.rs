@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::acl::Reason;
 use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag, Handler};
+use crate::guest::Guest;
 use crate::observe::Ran;
 use crate::route;
 use crate::session::{Replies, Session};
@@ -179,6 +180,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// One whose input is what a guest has brought; it ends with that.
+    pub fn of_guest(mut self, guest: Guest) -> Self {
+        self.session.serve_guest(guest.protocol, guest.patience);
+        self.input = guest.requests;
+        self
+    }
+
     pub async fn serve(mut self) {
         // Gone is how most connections end.
         if self.serve_until_gone().await.is_ok() {
@@ -215,6 +223,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Ok(Parsed::Incomplete { need }) => {
                     self.flush().await?;
+                    if self.session.guest_patience.is_some() {
+                        return Ok(());
+                    }
                     self.read(need).await?;
                 }
                 Err(error) => {

@@ -13,6 +13,7 @@ use crate::audience::Audience;
 use crate::blocked::Blocked;
 use crate::client::Clients;
 use crate::config::{Config, Live, Settings};
+use crate::guest::Visit;
 use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
@@ -52,6 +53,8 @@ pub struct Server {
     pub moves: Moves,
     /// Where other regions are led; none unless this is a node of a cluster.
     pub directory: OnceLock<Box<dyn Directory>>,
+    /// Takes guests to a thread that serves them; none before there are such threads.
+    pub reception: OnceLock<Box<dyn Fn(Visit) + Send + Sync>>,
     pub stats: Stats,
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -92,6 +95,7 @@ impl Server {
             interest,
             moves: Moves::default(),
             directory: OnceLock::new(),
+            reception: OnceLock::new(),
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),

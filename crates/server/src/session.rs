@@ -58,6 +58,8 @@ pub struct Session {
     pub error_is_counted: bool,
     /// The client reads from replicas, too: READONLY.
     pub reads_replicas: bool,
+    /// Some if it runs what another node has forwarded: none of that is forwarded again, nor waits for longer than this.
+    pub guest_patience: Option<Duration>,
 }
 
 impl Session {
@@ -83,6 +85,7 @@ impl Session {
             subscriptions: None,
             error_is_counted: false,
             reads_replicas: false,
+            guest_patience: None,
         }
     }
 
@@ -90,6 +93,13 @@ impl Session {
     /// nor does anyone once the password is gone.
     pub fn must_authenticate(&self) -> bool {
         !self.is_authenticated && self.server.acl.default_needs_password()
+    }
+
+    /// Another node knows who the client is, and how it is spoken to.
+    pub fn serve_guest(&mut self, protocol: Protocol, patience: Duration) {
+        self.is_authenticated = true;
+        self.speak(protocol);
+        self.guest_patience = Some(patience);
     }
 
     pub fn user(&self) -> &Arc<User> {

@@ -2,7 +2,7 @@
 //! their own.
 
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
@@ -153,7 +153,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Step::Waits(blocking) => {
-                    let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                    let longest = self.session.guest_patience;
+                    let begun =
+                        wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                     let client = self.session.client.clone();
                     let all = &self.session.server.blocked;
                     // The latches are still held: nothing has come between.
@@ -308,7 +310,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let Handler::Blocking(blocking) = command.handler else {
                     return Ok(false);
                 };
-                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                let longest = self.session.guest_patience;
+                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                 begun.order = Some(place.order);
                 let deadline = begun.deadline;
                 return self.wait_for_element(place, deadline).await;
@@ -390,9 +393,13 @@ struct Wait {
 }
 
 impl Wait {
-    fn begin(blocking: &Blocking, args: &Args<'_>) -> Wait {
+    fn begin(blocking: &Blocking, args: &Args<'_>, longest: Option<Duration>) -> Wait {
         // It was understood before the command was tried.
         let timeout = blocking.timeout(args).ok().flatten();
+        let timeout = match (timeout, longest) {
+            (Some(timeout), Some(longest)) => Some(timeout.min(longest)),
+            (timeout, longest) => timeout.or(longest),
+        };
         Wait {
             // What is too far away never comes.
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
