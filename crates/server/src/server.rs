@@ -12,6 +12,7 @@ use crate::address::Moves;
 use crate::audience::Audience;
 use crate::blocked::Blocked;
 use crate::client::Clients;
+use crate::cluster::{ClusterNode, Entrance};
 use crate::config::{Config, Live, Settings};
 use crate::guest::Visit;
 use crate::interest::Interest;
@@ -55,6 +56,10 @@ pub struct Server {
     pub directory: OnceLock<Box<dyn Directory>>,
     /// Takes guests to a thread that serves them; none before there are such threads.
     pub reception: OnceLock<Box<dyn Fn(Visit) + Send + Sync>>,
+    /// By which this server comes to be a node of a cluster; none unless it may.
+    pub entrance: OnceLock<Entrance>,
+    /// The node that it is, once it belongs to a cluster.
+    pub cluster: OnceLock<Arc<ClusterNode>>,
     pub stats: Stats,
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -96,6 +101,8 @@ impl Server {
             moves: Moves::default(),
             directory: OnceLock::new(),
             reception: OnceLock::new(),
+            entrance: OnceLock::new(),
+            cluster: OnceLock::new(),
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),

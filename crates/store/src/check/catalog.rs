@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_encoding::DecodeError;
 use cairn_encoding::raft::Applied;
-use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey, value};
+use cairn_encoding::system::{Descriptor, Identity, Maxima, Slots, SystemKey, value};
 use cairn_engine::{Engine, Family};
 
 use super::fault::{Fault, Place};
@@ -152,8 +152,14 @@ impl Reading {
             SystemKey::Installing { region } => {
                 self.installing.insert(region, Slots::decode(value)?);
             }
-            // How far the journal is applied, and the code of functions, which is for those who run it.
-            SystemKey::AppliedIndex { .. } | SystemKey::Library { .. } => {}
+            SystemKey::Identity => {
+                Identity::decode(value)?;
+            }
+            // How far the journal is applied, and what is for others to read: the code of functions, and the map of
+            // a cluster.
+            SystemKey::AppliedIndex { .. }
+            | SystemKey::Library { .. }
+            | SystemKey::ClusterMap { .. } => {}
         }
         Ok(())
     }
