@@ -40,6 +40,10 @@ impl Observer for Audience {
                         is_sharded,
                     };
                     server.pubsub.publish(message, except, limits);
+                    // Who listens to a channel of a slot does so where that is led: here.
+                    if let Some(node) = server.cluster.get().filter(|_| !is_sharded) {
+                        node.publish(&channel, &text);
+                    }
                 }
                 Effect::Event {
                     name,

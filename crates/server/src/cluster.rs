@@ -9,6 +9,8 @@ mod machine;
 mod node;
 mod placements;
 pub mod post;
+pub mod proxy;
+mod publish;
 mod replicas;
 mod settings;
 mod sightings;

@@ -5,6 +5,7 @@
 //! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
+mod forwarding;
 mod running;
 
 use std::ops::Range;
@@ -27,7 +28,7 @@ use crate::client::Entered;
 use crate::command::{self, Args, Command, Flag, Handler};
 use crate::guest::Guest;
 use crate::observe::Ran;
-use crate::route;
+use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
@@ -693,17 +694,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
         }
-        // What runs over a turn is asked where to when it does.
-        if self.session.server.store.is_replicated()
-            && (self.is_queued(command) || matches!(command.handler, Handler::Session(_)))
-        {
-            route::of_call(&self.session.server, command, args)?;
+        if self.session.server.store.is_replicated() {
+            self.check_route(command, args)?;
         }
         let running = &self.session.server.scripts.running;
         if running.is_busy() && !command.has(Flag::AllowBusy) {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether a command that does not run over a turn now is about a slot of this node; others are asked when they do.
+    fn check_route(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
+        let is_queued = self.is_queued(command);
+        if is_queued && self.forwards() {
+            return route::slot_of(command, args).get().map(drop);
+        }
+        if !is_queued && !matches!(command.handler, Handler::Session(_)) {
+            return Ok(());
+        }
+        match route::of_call(&self.session.server, command, args) {
+            // It may be known when the transaction runs.
+            Err(Detour::Wait(_)) if is_queued => Ok(()),
+            region => Ok(region.map(drop)?),
+        }
     }
 
     /// Whether the command is one of those between MULTI and EXEC.

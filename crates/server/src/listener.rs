@@ -189,7 +189,7 @@ async fn accept(
             _ = hangup.recv() => {
                 let server = server.clone();
                 tokio::task::spawn_blocking(move || {
-                    match server.config.reload_tls(&server.live) {
+                    match reload_tls(&server) {
                         Ok(()) => tracing::info!("the files of TLS are read again"),
                         Err(reason) => tracing::warn!("all stays as it was: {reason}"),
                     }
@@ -202,6 +202,15 @@ async fn accept(
     }
     tracing::info!("stopping");
     Ok(())
+}
+
+/// Reads the files of TLS again, for clients and for other nodes.
+fn reload_tls(server: &Server) -> Result<(), String> {
+    server.config.reload_tls(&server.live)?;
+    match server.cluster.get() {
+        Some(node) => server.config.with_values(|values| node.renew_tls(values)),
+        None => Ok(()),
+    }
 }
 
 /// A place for a connection; none if it is turned away.

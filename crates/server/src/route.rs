@@ -36,7 +36,7 @@ impl SlotOfKeys {
     }
 
     /// None if there are no keys.
-    fn get(&self) -> Result<Option<u16>> {
+    pub fn get(&self) -> Result<Option<u16>> {
         match self.differ {
             true => Err(Error::fixed(
                 "CROSSSLOT Keys in request don't hash to the same slot",
@@ -82,7 +82,8 @@ pub fn of_read(server: &Server, command: &Command, args: &Args<'_>) -> Result<Ar
     of_slot(server, &slot_of(command, args), |_| true)
 }
 
-fn slot_of(command: &Command, args: &Args<'_>) -> SlotOfKeys {
+/// What a command says of the slot that it is about.
+pub fn slot_of(command: &Command, args: &Args<'_>) -> SlotOfKeys {
     let mut slot = SlotOfKeys::default();
     command.keys.visit_slots(args, |name| slot.add(name));
     slot

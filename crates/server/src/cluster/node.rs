@@ -25,10 +25,14 @@ use super::known_map::KnownMap;
 use super::machine::{RegionMachine, stored_map};
 use super::placements::Placements;
 use super::post::{Mailroom, Post};
+use super::proxy::Proxy;
+use super::publish::Publisher;
 use super::settings::ClusterSettings;
 use super::sightings::Sightings;
+use crate::config::Values;
 use crate::route::Directory;
 use crate::server::Server;
+use crate::tls;
 
 pub struct ClusterNode {
     id: u64,
@@ -42,6 +46,8 @@ pub struct ClusterNode {
     pub(super) map: Arc<KnownMap>,
     pub(super) placements: Arc<Placements>,
     pub(super) sightings: Sightings,
+    pub(super) publisher: Publisher,
+    pub(super) proxy: Proxy,
     post: Post,
     pub(super) runtime: Handle,
     /// Told when a command may go elsewhere than just now.
@@ -116,6 +122,8 @@ impl ClusterNode {
             map,
             placements,
             sightings: Sightings::default(),
+            publisher: Publisher::default(),
+            proxy: Proxy::default(),
             post: Post::new(tcp.clone()),
             runtime: runtime.clone(),
             news: watch::Sender::default(),
@@ -173,6 +181,14 @@ impl ClusterNode {
         &self.settings
     }
 
+    /// Shows other nodes the certificate that the files hold now, if it shows any.
+    pub fn renew_tls(&self, values: &Values) -> Result<(), String> {
+        if self.settings.tls.is_some() {
+            self.post.renew(tls::between_nodes(values)?);
+        }
+        Ok(())
+    }
+
     /// None while the server ends.
     pub fn server(&self) -> Option<Arc<Server>> {
         self.server.upgrade()
@@ -222,6 +238,9 @@ impl ClusterNode {
         }
         for (peer, address) in &found {
             self.post.set_address(*peer, address.clone());
+        }
+        for gone in peers.keys().filter(|peer| !found.contains_key(peer)) {
+            self.post.forget(*gone);
         }
         let identity = Identity {
             cluster: self.cluster,

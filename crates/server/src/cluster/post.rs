@@ -5,6 +5,8 @@
 //!     64 report    map epoch u64 | count u32 | led*         what a node leads, several times in a second
 //!     65 change    bytes                                    a change of the map, for the leader of region 0
 //!     66 transfer  region u64 | replica u64                 hand over the lead of a region
+//!     80 publish   messages (`publish`)                     for those who listen there
+//!     81 forward   guest (`proxy`)                          commands of a client
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
 //!             | count u32 | replicas* | replicas | count u32 | (replica u64 | lag u64)*
 //!   replicas  count u32 | replica u64*
@@ -14,6 +16,7 @@
 //!     2 map        bytes                                    a newer one than that of which the report told
 //!     3 changed    bytes                                    what came of the change
 //!     4 not here   (nothing)                                another leads, or nobody
+//!    16 replied    bytes                                    what the commands answered
 //! ```
 //!
 //! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. So nodes of
@@ -27,15 +30,18 @@ use bytes::Bytes;
 use cairn_cluster::Group;
 use cairn_encoding::DecodeError;
 use cairn_encoding::reader::Reader;
-use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Transport};
+use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Tls, Transport};
 
 use super::node::ClusterNode;
+use crate::guest::Guest;
 
 /// The lowest kind of a letter.
 const LETTERS: u8 = 64;
 const REPORT: u8 = 64;
 const CHANGE: u8 = 65;
 const TRANSFER: u8 = 66;
+const PUBLISH: u8 = 80;
+const FORWARD: u8 = 81;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +49,8 @@ pub enum Letter {
     Report(Report),
     Change(Vec<u8>),
     Transfer { region: u64, to: u64 },
+    Publish(Vec<u8>),
+    Forward(Guest),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +60,7 @@ pub enum Answer {
     Map(Vec<u8>),
     Changed(Vec<u8>),
     NotHere,
+    Replied(Vec<u8>),
 }
 
 /// What a node tells the others of itself.
@@ -92,6 +101,14 @@ impl Post {
 
     pub fn set_address(&self, node: u64, address: String) {
         self.tcp.set_address(node, address);
+    }
+
+    pub fn forget(&self, node: u64) {
+        self.tcp.forget(node);
+    }
+
+    pub fn renew(&self, tls: Tls) {
+        self.tcp.renew(tls);
     }
 }
 
@@ -150,6 +167,14 @@ impl Letter {
                 out.u64(*region);
                 out.u64(*to);
             }
+            Letter::Publish(messages) => {
+                out.begin(PUBLISH);
+                out.0.extend_from_slice(messages);
+            }
+            Letter::Forward(guest) => {
+                out.begin(FORWARD);
+                guest.encode(&mut out.0);
+            }
         }
         out.0.into()
     }
@@ -167,6 +192,8 @@ impl Letter {
                 led: all(&mut reader, read_led)?,
             }),
             CHANGE => return Ok(Letter::Change(reader.rest().to_vec())),
+            PUBLISH => return Ok(Letter::Publish(reader.rest().to_vec())),
+            FORWARD => return Guest::decode(reader).map(Letter::Forward),
             TRANSFER => Letter::Transfer {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
@@ -186,6 +213,7 @@ impl Answer {
             Answer::Map(map) => (2, map),
             Answer::Changed(answer) => (3, answer),
             Answer::NotHere => (4, &[]),
+            Answer::Replied(replies) => (16, replies),
         };
         [&[kind], bytes].concat().into()
     }
@@ -200,6 +228,7 @@ impl Answer {
             2 => Answer::Map(rest.to_vec()),
             3 => Answer::Changed(rest.to_vec()),
             4 => Answer::NotHere,
+            16 => Answer::Replied(rest.to_vec()),
             tag => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -323,6 +352,7 @@ mod tests {
         let letters = [
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },
+            Letter::Publish(vec![1]),
         ];
         for letter in letters {
             assert_eq!(Letter::decode(&letter.encode()).unwrap(), letter);
@@ -333,6 +363,7 @@ mod tests {
             Answer::Map(vec![1]),
             Answer::Changed(vec![]),
             Answer::NotHere,
+            Answer::Replied(vec![1]),
         ];
         for answer in answers {
             assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);

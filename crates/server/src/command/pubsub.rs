@@ -256,10 +256,10 @@ fn spublish(server: &Server, txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     send(server, txn, args, true)
 }
 
-/// A message that nobody would get now is sent to nobody.
+/// A message that nobody would get now is sent to nobody. Who listens on other nodes is not known, nor counted.
 fn send(server: &Server, txn: &mut WriteTxn, args: &Args, is_sharded: bool) -> Result<Reply> {
     let receivers = server.pubsub.receivers(args[1], is_sharded);
-    if receivers > 0 {
+    if receivers > 0 || !is_sharded && server.cluster.get().is_some() {
         txn.add_effect(Effect::Message {
             channel: args[1].into(),
             text: args[2].into(),

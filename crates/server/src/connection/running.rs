@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
-use cairn_store::Request;
+use cairn_store::{Error, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
@@ -15,6 +15,7 @@ use crate::cluster::gate::{self, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
+use crate::route::{self, DOWN};
 use crate::session::Session;
 use crate::turn::{Call, Step};
 use crate::unit::Unit;
@@ -26,6 +27,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         args: Args<'_>,
     ) -> Result<(), Gone> {
         self.session.client.runs(command);
+        if self.forwards()
+            && let Some(slot) = self.slot_elsewhere(command, &args)
+            && self.forward(command, &args, slot).await?
+        {
+            return Ok(());
+        }
         match command.handler {
             Handler::Session(handler) => {
                 let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
@@ -76,6 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     client: self.session.client.id,
                     from_replica: self.may_read_replica(command),
                 };
+                if call.from_replica && !self.catch_up(&call).await? {
+                    return Ok(());
+                }
                 if let Handler::Blocking(blocking) = command.handler {
                     let mut patience = Patience::default();
                     let fixed = loop {
@@ -101,9 +111,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether a replica will do that another node leads. Not for a client that keeps copies: what others change there is
     /// told to nobody here.
-    fn may_read_replica(&self, command: &Command) -> bool {
+    pub(super) fn may_read_replica(&self, command: &Command) -> bool {
         let session = &self.session;
         session.reads_replicas && session.tracker.is_none() && command.reads_at_once()
+    }
+
+    /// Makes sure that what a replica shows is not of the past; false if that was answered, since it cannot be told.
+    async fn catch_up(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
+        let server = self.session.server.clone();
+        let region = match route::of_read(&server, call.command, &call.args) {
+            Ok(region) if !region.is_led() => region,
+            // The rest finds out.
+            _ => return Ok(true),
+        };
+        self.leave_turn().await;
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let has_caught_up = gate::catch_up(&server, region.id()).await;
+        self.resumed = Moment::now();
+        if has_caught_up || region.is_led() {
+            return Ok(true);
+        }
+        let elsewhere = route::of_call(&server, call.command, &call.args).err();
+        let error = elsewhere.map_or(Error::fixed(DOWN), Error::from);
+        self.write_reply(error_reply(error)).map(|()| false)
     }
 
     /// Shows a command to those who monitor the server before it runs: it may take its time.
@@ -238,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Ends the turn now, and waits for its commit.
-    async fn leave_turn(&mut self) {
+    pub(super) async fn leave_turn(&mut self) {
         self.worker.end_turn();
         self.settle().await;
     }
