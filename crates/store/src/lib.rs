@@ -53,6 +53,7 @@ pub mod zset;
 
 pub use background::{Background, Pace};
 pub use build::Builder;
+pub use cairn_encoding::SLOTS;
 pub use cairn_encoding::metadata::{CollectionKind, Type};
 pub use cairn_encoding::slot::slot;
 pub use cairn_engine::{Direction, Family, Rows, SyncMode};

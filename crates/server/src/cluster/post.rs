@@ -5,6 +5,7 @@
 //!     64 report    map epoch u64 | count u32 | led*         what a node leads, several times in a second
 //!     65 change    bytes                                    a change of the map, for the leader of region 0
 //!     66 transfer  region u64 | replica u64                 hand over the lead of a region
+//!     67 show map  (nothing)                                the map as it is now, by the leader of region 0
 //!     80 publish   messages (`publish`)                     for those who listen there
 //!     81 forward   guest (`proxy`)                          commands of a client
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
@@ -13,7 +14,7 @@
 //!
 //!   answer    0 | text (why not)  |  kind u8 | ...
 //!     1 done       (nothing)
-//!     2 map        bytes                                    a newer one than that of which the report told
+//!     2 map        bytes                                    a newer one than that of which the report told, or the one asked for
 //!     3 changed    bytes                                    what came of the change
 //!     4 not here   (nothing)                                another leads, or nobody
 //!    16 replied    bytes                                    what the commands answered
@@ -40,6 +41,7 @@ const LETTERS: u8 = 64;
 const REPORT: u8 = 64;
 const CHANGE: u8 = 65;
 const TRANSFER: u8 = 66;
+const SHOW_MAP: u8 = 67;
 const PUBLISH: u8 = 80;
 const FORWARD: u8 = 81;
 const VERSION: u8 = 1;
@@ -49,6 +51,7 @@ pub enum Letter {
     Report(Report),
     Change(Vec<u8>),
     Transfer { region: u64, to: u64 },
+    ShowMap,
     Publish(Vec<u8>),
     Forward(Guest),
 }
@@ -167,6 +170,7 @@ impl Letter {
                 out.u64(*region);
                 out.u64(*to);
             }
+            Letter::ShowMap => out.begin(SHOW_MAP),
             Letter::Publish(messages) => {
                 out.begin(PUBLISH);
                 out.0.extend_from_slice(messages);
@@ -198,6 +202,7 @@ impl Letter {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
             },
+            SHOW_MAP => Letter::ShowMap,
             tag => return Err(DecodeError::UnknownTag { tag }),
         };
         reader.finish()?;
@@ -352,6 +357,7 @@ mod tests {
         let letters = [
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },
+            Letter::ShowMap,
             Letter::Publish(vec![1]),
         ];
         for letter in letters {
