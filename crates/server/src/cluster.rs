@@ -1,5 +1,6 @@
 //! What joins the layers of a cluster: Raft below, the engine beside it. `node` tells the story.
 
+mod acknowledged;
 mod committer;
 mod director;
 mod founding;

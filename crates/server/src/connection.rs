@@ -569,6 +569,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.write_reply(Reply::Simple("QUEUED"))?;
                 } else {
                     let sends = self.sends;
+                    if self.session.server.store.is_replicated() {
+                        self.note_write(command, &args);
+                    }
                     self.execute(command, args).await?;
                     let has_failed = self.sends == sends && self.count_error();
                     self.count_call(command, &args, has_failed);
@@ -593,6 +596,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(())
+    }
+
+    /// Remembers which region the command may write to; if it does not say, all that this node leads.
+    fn note_write(&mut self, command: &Command, args: &Args<'_>) {
+        if !command.is_write() && !matches!(command.handler, Handler::Unit(_)) {
+            return;
+        }
+        let slot = match &self.session.queue {
+            Some(queue) => queue.slot(),
+            None => route::slot_of(command, args),
+        };
+        let server = self.session.server.clone();
+        match slot.get() {
+            Ok(Some(slot)) => {
+                let region = route::number_of(&server, slot);
+                region
+                    .into_iter()
+                    .for_each(|region| self.session.note_write(region));
+            }
+            Ok(None) => {
+                let regions = server.store.regions();
+                regions
+                    .led()
+                    .for_each(|region| self.session.note_write(region.id()));
+            }
+            Err(_) => {}
+        }
     }
 
     /// A command was refused: if it is among those after MULTI, there will be no transaction.

@@ -89,6 +89,16 @@ pub fn slot_of(command: &Command, args: &Args<'_>) -> SlotOfKeys {
     slot
 }
 
+/// The number of the region of a slot, wherever that is.
+pub fn number_of(server: &Server, slot: u16) -> Option<u64> {
+    let regions = server.store.regions();
+    if let Some(region) = regions.with_slot(slot) {
+        return Some(region.id());
+    }
+    let node = server.cluster.get()?;
+    Some(node.map().region_of(slot)?.id)
+}
+
 /// Whether this node leads the region of a slot.
 pub fn is_led_here(server: &Server, slot: u16) -> bool {
     let regions = server.store.regions();

@@ -105,6 +105,9 @@ impl<'a> Scope<'a> {
             }
             Handler::Session(handler) => {
                 let reply = or_error(handler(self.session, args));
+                if self.session.awaits.take().is_some() {
+                    return Ok(self.count_replicas());
+                }
                 if let Some(pause) = self.session.sleeps.take() {
                     std::thread::sleep(pause);
                 }
@@ -161,6 +164,13 @@ impl<'a> Scope<'a> {
             looked_up(&self.session.server, command, self.txn, &result);
         }
         or_error(result)
+    }
+
+    /// What WAIT answers where it cannot wait.
+    fn count_replicas(&self) -> Reply {
+        let node = self.session.server.cluster.get();
+        let count = node.map(|node| node.acknowledged_now(self.session.wrote()));
+        count.unwrap_or(0).into()
     }
 
     /// In a cluster all that a unit does is about keys of its region: it becomes one batch there.

@@ -16,7 +16,7 @@ use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
 use crate::route::{self, DOWN};
-use crate::session::Session;
+use crate::session::{Awaited, Session};
 use crate::turn::{Call, Step};
 use crate::unit::Unit;
 
@@ -42,6 +42,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _busy = client.work();
                     tokio::time::sleep(pause).await;
                 }
+                let reply = match self.session.awaits.take() {
+                    Some(awaited) => self.wait_for_replicas(awaited).await?,
+                    None => reply,
+                };
                 if self.session.listens {
                     self.hear();
                 }
@@ -114,6 +118,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn may_read_replica(&self, command: &Command) -> bool {
         let session = &self.session;
         session.reads_replicas && session.tracker.is_none() && command.reads_at_once()
+    }
+
+    /// Tells how many replicas have what the client has written, once there are enough, or its time is up.
+    async fn wait_for_replicas(&mut self, awaited: Awaited) -> Result<Reply, Gone> {
+        let server = self.session.server.clone();
+        let Some(node) = server.cluster.get() else {
+            return Ok(Reply::Int(0));
+        };
+        self.leave_turn().await;
+        let mut regions = self.session.wrote().to_vec();
+        if regions.is_empty() {
+            // Whoever has written nothing asks how many there are.
+            regions = server.store.regions().led().map(|led| led.id()).collect();
+        }
+        let client = self.session.client.clone();
+        let _blocked = client.block();
+        let known = node.acknowledged(&regions, awaited.replicas, awaited.until);
+        let known = tokio::select! {
+            known = known => known,
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        };
+        self.resumed = Moment::now();
+        Ok(known.into())
     }
 
     /// Makes sure that what a replica shows is not of the past; false if that was answered, since it cannot be told.
