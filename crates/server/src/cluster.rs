@@ -4,6 +4,7 @@ mod acknowledged;
 mod committer;
 mod director;
 mod founding;
+pub mod functions;
 pub mod gate;
 mod known_map;
 mod machine;

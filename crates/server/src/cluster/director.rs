@@ -121,6 +121,11 @@ impl ClusterNode {
                 }
             }
             Letter::Forward(guest) => self.receive(guest).await,
+            Letter::Functions(told) => {
+                self.take_functions(told).await;
+                Answer::Done
+            }
+            Letter::AskFunctions(known) => self.tell_functions(known),
         }
     }
 

@@ -48,6 +48,10 @@ pub struct ClusterNode {
     pub(super) sightings: Sightings,
     pub(super) publisher: Publisher,
     pub(super) proxy: Proxy,
+    /// The place in the log of region 0 at which the functions were as they are known here.
+    pub(super) functions_at: Mutex<u64>,
+    /// Held while others are taken over.
+    pub(super) taking_functions: tokio::sync::Mutex<()>,
     post: Post,
     pub(super) runtime: Handle,
     /// Told when a command may go elsewhere than just now.
@@ -124,6 +128,8 @@ impl ClusterNode {
             sightings: Sightings::default(),
             publisher: Publisher::default(),
             proxy: Proxy::default(),
+            functions_at: Mutex::default(),
+            taking_functions: tokio::sync::Mutex::default(),
             post: Post::new(tcp.clone()),
             runtime: runtime.clone(),
             news: watch::Sender::default(),
@@ -143,6 +149,7 @@ impl ClusterNode {
         node.spawn(node.clone().keep_replicas());
         node.spawn(node.clone().tell_others());
         node.spawn(node.clone().direct());
+        node.spawn(node.clone().follow_functions());
         Ok(node)
     }
 

@@ -8,6 +8,8 @@
 //!     67 show map  (nothing)                                the map as it is now, by the leader of region 0
 //!     80 publish   messages (`publish`)                     for those who listen there
 //!     81 forward   guest (`proxy`)                          commands of a client
+//!     82 functions functions (`functions`)                  what they are, by the leader of region 0
+//!     83 ask for functions   place u64                      for the leader of region 0
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
 //!             | count u32 | replicas* | replicas | count u32 | (replica u64 | lag u64)*
 //!   replicas  count u32 | replica u64*
@@ -18,6 +20,7 @@
 //!     3 changed    bytes                                    what came of the change
 //!     4 not here   (nothing)                                another leads, or nobody
 //!    16 replied    bytes                                    what the commands answered
+//!    17 functions  functions (`functions`)                  newer ones than those that are known
 //! ```
 //!
 //! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. So nodes of
@@ -33,6 +36,7 @@ use cairn_encoding::DecodeError;
 use cairn_encoding::reader::Reader;
 use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Tls, Transport};
 
+use super::functions::Told;
 use super::node::ClusterNode;
 use crate::guest::Guest;
 
@@ -44,6 +48,8 @@ const TRANSFER: u8 = 66;
 const SHOW_MAP: u8 = 67;
 const PUBLISH: u8 = 80;
 const FORWARD: u8 = 81;
+const FUNCTIONS: u8 = 82;
+const ASK_FUNCTIONS: u8 = 83;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +60,8 @@ pub enum Letter {
     ShowMap,
     Publish(Vec<u8>),
     Forward(Guest),
+    Functions(Told),
+    AskFunctions(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +72,7 @@ pub enum Answer {
     Changed(Vec<u8>),
     NotHere,
     Replied(Vec<u8>),
+    Functions(Told),
 }
 
 /// What a node tells the others of itself.
@@ -179,6 +188,14 @@ impl Letter {
                 out.begin(FORWARD);
                 guest.encode(&mut out.0);
             }
+            Letter::Functions(told) => {
+                out.begin(FUNCTIONS);
+                told.encode(&mut out.0);
+            }
+            Letter::AskFunctions(known) => {
+                out.begin(ASK_FUNCTIONS);
+                out.u64(*known);
+            }
         }
         out.0.into()
     }
@@ -198,6 +215,8 @@ impl Letter {
             CHANGE => return Ok(Letter::Change(reader.rest().to_vec())),
             PUBLISH => return Ok(Letter::Publish(reader.rest().to_vec())),
             FORWARD => return Guest::decode(reader).map(Letter::Forward),
+            FUNCTIONS => return Told::decode(reader).map(Letter::Functions),
+            ASK_FUNCTIONS => Letter::AskFunctions(reader.u64("place")?),
             TRANSFER => Letter::Transfer {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
@@ -212,6 +231,7 @@ impl Letter {
 
 impl Answer {
     fn encode(&self) -> Bytes {
+        let mut encoded = Vec::new();
         let (kind, bytes): (u8, &[u8]) = match self {
             Answer::Refused(why) => (0, why.as_bytes()),
             Answer::Done => (1, &[]),
@@ -219,6 +239,10 @@ impl Answer {
             Answer::Changed(answer) => (3, answer),
             Answer::NotHere => (4, &[]),
             Answer::Replied(replies) => (16, replies),
+            Answer::Functions(told) => {
+                told.encode(&mut encoded);
+                (17, &encoded)
+            }
         };
         [&[kind], bytes].concat().into()
     }
@@ -226,6 +250,9 @@ impl Answer {
     fn decode(bytes: &[u8]) -> Result<Answer, DecodeError> {
         let mut reader = Reader::new("answer", bytes);
         let kind = reader.u8("kind")?;
+        if kind == 17 {
+            return Told::decode(reader).map(Answer::Functions);
+        }
         let rest = reader.rest();
         Ok(match kind {
             0 => Answer::Refused(String::from_utf8_lossy(rest).into_owned()),
@@ -359,6 +386,7 @@ mod tests {
             Letter::Transfer { region: 1, to: 2 },
             Letter::ShowMap,
             Letter::Publish(vec![1]),
+            Letter::AskFunctions(7),
         ];
         for letter in letters {
             assert_eq!(Letter::decode(&letter.encode()).unwrap(), letter);

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cairn_cluster::MAP_REGION;
 use cairn_encoding::DecodeError;
 use cairn_encoding::reader::Reader;
 use cairn_engine::EngineError;
@@ -50,6 +51,15 @@ impl Default for Proxy {
     }
 }
 
+/// To whom commands are forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Whoever leads this slot.
+    Slot(u16),
+    /// Whoever leads region 0.
+    Map,
+}
+
 /// What became of commands that were to be forwarded.
 pub enum Forwarded {
     Replied(Vec<u8>),
@@ -59,12 +69,28 @@ pub enum Forwarded {
 }
 
 impl ClusterNode {
-    /// Has the leader of a slot run what a guest brings. It may be sent to another leader if it was certainly not run, or
+    /// Whether this node is it.
+    fn is_target(&self, server: &Server, target: Target) -> bool {
+        match target {
+            Target::Slot(slot) => route::is_led_here(server, slot),
+            Target::Map => server.store.home().is_led(),
+        }
+    }
+
+    fn node_of(&self, target: Target) -> Option<u64> {
+        let leader = match target {
+            Target::Slot(slot) => self.leader_of(slot),
+            Target::Map => self.observed().leader(self.map().region(MAP_REGION)?),
+        };
+        leader.filter(|leader| *leader != self.id())
+    }
+
+    /// Has a leader run what a guest brings. It may be sent to another leader if it was certainly not run, or
     /// does nothing but read.
     pub async fn forward(
         self: &Arc<Self>,
         server: &Server,
-        slot: u16,
+        target: Target,
         guest: Guest,
         only_reads: bool,
     ) -> Forwarded {
@@ -77,13 +103,12 @@ impl ClusterNode {
         let letter = Arc::new(Letter::Forward(guest));
         let until = Instant::now() + self.settings.raft.election_timeout * 2;
         loop {
-            if route::is_led_here(server, slot) {
+            if self.is_target(server, target) {
                 return Forwarded::Here;
             }
-            let leader = self.leader_of(slot).filter(|leader| *leader != self.id());
-            if let Some(leader) = leader {
+            if let Some(leader) = self.node_of(target) {
                 match self.ask(leader, letter.clone()).await {
-                    Ok(Answer::Replied(replies)) if !is_sent_on(&replies) => {
+                    Ok(Answer::Replied(replies)) if !is_sent_on(&replies, target) => {
                         return Forwarded::Replied(replies);
                     }
                     Ok(Answer::Refused(why)) => {
@@ -134,7 +159,7 @@ impl ClusterNode {
 
 /// Whether nothing was done, because another node leads, or nobody. In a transaction this is told after MULTI, and what
 /// was queued.
-fn is_sent_on(replies: &[u8]) -> bool {
+fn is_sent_on(replies: &[u8], target: Target) -> bool {
     let mut rest = replies;
     if let Some(queued) = rest.strip_prefix(b"+OK\r\n") {
         rest = queued;
@@ -142,7 +167,11 @@ fn is_sent_on(replies: &[u8]) -> bool {
             rest = next;
         }
     }
-    rest.starts_with(b"-MOVED ") || rest.starts_with(b"-CLUSTERDOWN ")
+    match target {
+        Target::Slot(_) => rest.starts_with(b"-MOVED ") || rest.starts_with(b"-CLUSTERDOWN "),
+        // It has no slots to send anybody to.
+        Target::Map => rest.starts_with(b"-TRYAGAIN "),
+    }
 }
 
 /// The last of the replies to a transaction of so many commands: that of EXEC.
@@ -206,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_another_leads_is_found_among_the_replies() {
-        let told = |replies: &str| is_sent_on(replies.as_bytes());
+        let told = |replies: &str| is_sent_on(replies.as_bytes(), Target::Slot(7));
         assert!(told("-MOVED 7 host:1\r\n"));
         assert!(told(
             "+OK\r\n+QUEUED\r\n-MOVED 7 host:1\r\n-EXECABORT x\r\n"

@@ -8,7 +8,7 @@ use cairn_store::{Error, Result as StoreResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, error_reply};
-use crate::cluster::proxy::{Forwarded, SLICE, reply_of_exec};
+use crate::cluster::proxy::{Forwarded, SLICE, Target, reply_of_exec};
 use crate::command::{Args, Blocking, Command, Handler};
 use crate::guest::Guest;
 use crate::route;
@@ -36,9 +36,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && session.tracker.is_none()
     }
 
-    /// The slot of a command that is for another node; none if it runs, or is refused, here.
-    pub(super) fn slot_elsewhere(&self, command: &Command, args: &Args<'_>) -> Option<u16> {
+    /// Who leads what a command is for, if it is another node, and it is to be forwarded; none if it runs, or is refused,
+    /// here.
+    pub(super) fn elsewhere(&self, command: &Command, args: &Args<'_>) -> Option<Target> {
         let server = &self.session.server;
+        // There is one set of functions for all nodes.
+        if command.changes_functions() && self.session.queue.is_none() {
+            let is_guest = self.session.guest_patience.is_some();
+            let is_here = is_guest || server.store.home().is_led();
+            return (!is_here).then_some(Target::Map);
+        }
+        if !self.forwards() {
+            return None;
+        }
         let slot = match (&self.session.queue, command.handler) {
             (_, Handler::Session(_) | Handler::Admin(_) | Handler::Container) => return None,
             (Some(queue), _) if command.full_name == "exec" && !queue.is_aborted => queue.slot(),
@@ -48,15 +58,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let slot = slot.get().ok().flatten()?;
         let is_here = route::is_led_here(server, slot)
             || self.may_read_replica(command) && route::of_read(server, command, args).is_ok();
-        (!is_here).then_some(slot)
+        (!is_here).then_some(Target::Slot(slot))
     }
 
-    /// Has a command, or the transaction that ends, run by the leader of its slot; false if that is this node by now.
+    /// Has a command, or the transaction that ends, run by another node; false if that is this one by now.
     pub(super) async fn forward(
         &mut self,
         command: &'static Command,
         args: &Args<'_>,
-        slot: u16,
+        target: Target,
     ) -> Result<bool, Gone> {
         let wait = match self.wait_elsewhere(command, args) {
             Ok(wait) => wait,
@@ -88,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 patience,
                 requests: requests.clone(),
             };
-            let asked = node.forward(&server, slot, guest, command.reads_at_once());
+            let asked = node.forward(&server, target, guest, command.reads_at_once());
             let forwarded = tokio::select! {
                 forwarded = asked => forwarded,
                 gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),

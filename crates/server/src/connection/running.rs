@@ -27,9 +27,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         args: Args<'_>,
     ) -> Result<(), Gone> {
         self.session.client.runs(command);
-        if self.forwards()
-            && let Some(slot) = self.slot_elsewhere(command, &args)
-            && self.forward(command, &args, slot).await?
+        if self.session.server.cluster.get().is_some()
+            && let Some(target) = self.elsewhere(command, &args)
+            && self.forward(command, &args, target).await?
         {
             return Ok(());
         }
