@@ -113,7 +113,7 @@ impl ClusterNode {
         let place = self.place_of_map();
         self.note_functions(place);
         let letter = Arc::new(Letter::Functions(told(server, place)));
-        self.wait(async {
+        self.runtime.block_on(async {
             let mut telling = JoinSet::new();
             for other in self.others() {
                 let (node, letter) = (self.clone(), letter.clone());
