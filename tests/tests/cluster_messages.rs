@@ -255,13 +255,8 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     client.line("MULTI");
     assert_eq!(text(&client.command(&["INCR", far])), "QUEUED");
     client.command(&["HSET", &tagged("h"), "f", "v"]);
-    client.line("PING");
     let done = client.line("EXEC");
-    let pong = Value::Simple(b"PONG".to_vec());
-    assert_eq!(
-        done.items(),
-        Some(&[Value::Int(1), Value::Int(1), pong][..])
-    );
+    assert_eq!(done.items(), Some(&[Value::Int(1), Value::Int(1)][..]));
     client.line("MULTI");
     client.command(&["SET", far, "x"]);
     client.command(&["SET", &keys[2], "x"]);
