@@ -172,8 +172,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
-    /// It reads, and a replica will do that another node leads.
-    pub from_replica: bool,
+    /// It reads, and this replica will do, which another node leads and which has caught up.
+    pub from_replica: Option<Arc<Region>>,
 }
 
 impl Call<'_> {
@@ -264,7 +264,10 @@ impl Worker {
             Err(Detour::Wait(unready)) => return Step::Unready(unready),
             Err(Detour::Refused(error)) => return finish(call, Err(error), out),
         };
-        let region = call.from_replica.then(|| turn.txn.region().clone());
+        let region = call
+            .from_replica
+            .is_some()
+            .then(|| turn.txn.region().clone());
         let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
             None => None,
             Some(Ok(still)) => still,
@@ -318,11 +321,13 @@ impl Worker {
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
-        if call.from_replica {
-            let region = route::of_read(&self.server, call.command, &call.args)?;
-            if !region.is_led() {
-                return Ok(turns.enter(self.store(), &region));
-            }
+        // If it is another by now, after a split, that one may be of the past.
+        if let Some(replica) = &call.from_replica
+            && let Ok(region) = route::of_read(&self.server, call.command, &call.args)
+            && Arc::ptr_eq(&region, replica)
+            && !region.is_led()
+        {
+            return Ok(turns.enter(self.store(), &region));
         }
         let region = route::of_call(&self.server, call.command, &call.args)?;
         let turn = turns.enter(self.store(), &region);
