@@ -108,7 +108,7 @@ impl ClusterNode {
             }
             if let Some(leader) = self.node_of(target) {
                 match self.ask(leader, letter.clone()).await {
-                    Ok(Answer::Replied(replies)) if !is_sent_on(&replies, target) => {
+                    Ok(Answer::Replied(replies)) if !is_undone(&replies) => {
                         return Forwarded::Replied(replies);
                     }
                     Ok(Answer::Refused(why)) => {
@@ -157,9 +157,9 @@ impl ClusterNode {
     }
 }
 
-/// Whether nothing was done, because another node leads, or nobody. In a transaction this is told after MULTI, and what
-/// was queued.
-fn is_sent_on(replies: &[u8], target: Target) -> bool {
+/// Whether nothing was done, because another node leads, or nobody, or another has begun to. In a transaction this is told
+/// after MULTI, and what was queued.
+fn is_undone(replies: &[u8]) -> bool {
     let mut rest = replies;
     if let Some(queued) = rest.strip_prefix(b"+OK\r\n") {
         rest = queued;
@@ -167,11 +167,8 @@ fn is_sent_on(replies: &[u8], target: Target) -> bool {
             rest = next;
         }
     }
-    match target {
-        Target::Slot(_) => rest.starts_with(b"-MOVED ") || rest.starts_with(b"-CLUSTERDOWN "),
-        // It has no slots to send anybody to.
-        Target::Map => rest.starts_with(b"-TRYAGAIN "),
-    }
+    let undone: [&[u8]; 3] = [b"-MOVED ", b"-CLUSTERDOWN ", b"-TRYAGAIN "];
+    undone.iter().any(|word| rest.starts_with(word))
 }
 
 /// The last of the replies to a transaction of so many commands: that of EXEC.
@@ -235,8 +232,9 @@ mod tests {
 
     #[test]
     fn what_another_leads_is_found_among_the_replies() {
-        let told = |replies: &str| is_sent_on(replies.as_bytes(), Target::Slot(7));
+        let told = |replies: &str| is_undone(replies.as_bytes());
         assert!(told("-MOVED 7 host:1\r\n"));
+        assert!(told("-TRYAGAIN x\r\n"));
         assert!(told(
             "+OK\r\n+QUEUED\r\n-MOVED 7 host:1\r\n-EXECABORT x\r\n"
         ));
