@@ -38,6 +38,7 @@ region  slots       epoch  leader  replicas on nodes
 1       0-8191      1      1       1 2 3 4 (learns, 5000 behind)
 2       8192-16383  1      4       4 1 2
 
+node 2 does not answer
 region 1 waits: for replica 10 to catch up, which is 5000 entries behind
 ";
     assert_eq!(status.to_string(), expected);

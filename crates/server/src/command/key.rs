@@ -341,6 +341,11 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             return Err(Error::SYNTAX);
         }
     }
+    if database != 0 && txn.store().is_replicated() {
+        return Err(Error::fixed(
+            "ERR Copying to another database is not allowed in cluster mode",
+        ));
+    }
     if database == txn.database() && args[1] == args[2] {
         return Err(Error::fixed(
             "ERR source and destination objects are the same",
@@ -358,6 +363,9 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 }
 
 fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    if txn.store().is_replicated() {
+        return Err(Error::fixed("ERR MOVE is not allowed in cluster mode"));
+    }
     let database = database_number(txn, args::int32(args[2])?)?;
     if database == txn.database() {
         return Err(Error::fixed(
@@ -510,6 +518,9 @@ fn check_flush_option(args: &Args) -> Result<()> {
 }
 
 fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    if txn.store().is_replicated() {
+        return Err(Error::fixed("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let one = args::int32(args[1]).map_err(|_| Error::fixed("ERR invalid first DB index"))?;
     let other = args::int32(args[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
     let (one, other) = (database_number(txn, one)?, database_number(txn, other)?);
