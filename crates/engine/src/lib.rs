@@ -42,7 +42,7 @@ pub use batch::Batch;
 pub use cairn_encoding::checksum::Checksum;
 pub use cairn_encoding::system::{Descriptor, Identity, Maxima, Slots};
 pub use clock::{Clock, ManualTime, Moment, SystemTime, TimeSource};
-pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
+pub use commit::{Commit, Committer, LocalCommitter, SyncMode, Underway};
 pub use engine::{Engine, Kept, Statistics, Value, block_reads};
 pub use error::{EngineError, Result};
 pub use expected::{Expected, prefetch};

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::acl::Reason;
 use crate::client::Entered;
+use crate::cluster::gate::{self, Patience};
 use crate::command::{self, Args, Command, Flag};
 use crate::observe::Ran;
 use crate::session::{Replies, Session};
@@ -483,9 +484,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn settle(&mut self) {
         self.gulp.commands = 0;
         let mut failures = Vec::new();
+        let mut patience = Patience::default();
         for PendingReply { place, outcome } in &self.gulp.pending {
             if let (Err(reason), Some(place)) = (outcome.wait().await, place) {
-                failures.push((place.clone(), reason));
+                let moved = match outcome.has_moved() {
+                    Some(slot) => gate::moved(&self.session.server, slot, &mut patience).await,
+                    None => None,
+                };
+                failures.push((place.clone(), moved.unwrap_or(reason)));
             }
         }
         self.gulp.pending.clear();

@@ -104,11 +104,27 @@ pub fn confirmed(server: &Server, region: &Region) -> Result<(), Detour> {
 
 #[cold]
 fn elsewhere(server: &Server, slot: u16) -> Detour {
-    let directory = server.directory.get();
-    match directory.and_then(|directory| directory.leader_of(slot)) {
-        Some(address) => Error::reply(format!("MOVED {slot} {address}")).into(),
+    match directed(server, slot) {
+        Some(moved) => Error::reply(moved).into(),
         None if server.cluster.get().is_some() => Detour::Wait(Unready::NoLeader(slot)),
         None => Error::fixed(DOWN).into(),
+    }
+}
+
+/// What a client is told who is to go to another node.
+fn directed(server: &Server, slot: u16) -> Option<String> {
+    let directory = server.directory.get()?;
+    let address = directory.leader_of(slot)?;
+    Some(format!("MOVED {slot} {address}"))
+}
+
+/// The same, unless the slot is led here.
+pub fn moved(server: &Server, slot: u16) -> Option<String> {
+    let regions = server.store.regions();
+    let is_led = |region: &Arc<Region>| region.is_led();
+    match regions.with_slot(slot).is_some_and(is_led) {
+        true => None,
+        false => directed(server, slot),
     }
 }
 

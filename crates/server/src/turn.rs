@@ -39,6 +39,9 @@ use crate::unit::{Scope, Unit};
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
 
+/// How an error begins after which a client may send the same again.
+const TRY_AGAIN: &str = "TRYAGAIN";
+
 /// The part of a thread that runs commands.
 pub struct Worker {
     pub server: Arc<Server>,
@@ -100,7 +103,7 @@ impl Turn {
             txn: WriteTxn::new(store.clone(), region.clone(), Patience::Short),
             held: store.latches().none(),
             served: Vec::new(),
-            outcome: Rc::default(),
+            outcome: Rc::new(Outcome::of(region)),
         }
     }
 
@@ -114,9 +117,29 @@ impl Turn {
 pub struct Outcome {
     result: RefCell<Option<Result<(), String>>>,
     waiting: RefCell<Vec<Waker>>,
+    /// A slot of the region that the turn was about.
+    slot: Option<u16>,
 }
 
 impl Outcome {
+    fn of(region: &Region) -> Outcome {
+        let slots = region.slots();
+        Outcome {
+            slot: (!slots.is_empty()).then_some(slots.start),
+            ..Outcome::default()
+        }
+    }
+
+    /// If certainly nothing was done because others lead by now, a slot of those that they do.
+    pub fn has_moved(&self) -> Option<u16> {
+        let result = self.result.borrow();
+        let refused = |result: &Result<(), String>| {
+            let text = result.as_ref().err();
+            text.is_some_and(|text| text.starts_with(TRY_AGAIN))
+        };
+        self.slot.filter(|_| result.as_ref().is_some_and(refused))
+    }
+
     /// Waits for the end of the turn.
     pub async fn wait(&self) -> Result<(), String> {
         std::future::poll_fn(|context| match &*self.result.borrow() {
@@ -277,7 +300,7 @@ impl Worker {
             // What others have changed may show in a part of what it has read.
             turn.txn.undo();
             out.truncate(before);
-            return finish(call, Err(EngineError::Outdated.into()), out);
+            return Step::Unready(Unready::Unconfirmed(turn.txn.region().id()));
         }
         step
     }
@@ -683,7 +706,7 @@ pub fn error_text(error: &Error) -> Vec<u8> {
 /// again by itself; what was certainly not done, by one on which clients do.
 pub fn engine_error_text(error: &EngineError) -> String {
     match error {
-        EngineError::NotLeading | EngineError::Outdated => format!("TRYAGAIN {error}"),
+        EngineError::NotLeading | EngineError::Outdated => format!("{TRY_AGAIN} {error}"),
         EngineError::InDoubt => format!("INDOUBT {error}"),
         other => format!("ERR {other}"),
     }

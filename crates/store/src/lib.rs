@@ -16,6 +16,7 @@ mod count;
 pub mod databases;
 mod effects;
 mod error;
+mod excerpts;
 mod expect;
 mod expirer;
 mod fresh;

@@ -17,6 +17,7 @@ use crate::count::Counts;
 use crate::databases::{self, Databases};
 use crate::effects::Listeners;
 use crate::error::{Error, Result};
+use crate::excerpts::Excerpts;
 use crate::expirer::Expirer;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
@@ -60,6 +61,7 @@ pub struct Store {
     may_have_legacy: AtomicBool,
     cursors: Cursors,
     queues: Queues,
+    excerpts: Excerpts,
     ranks: Ranks,
     counts: Counts,
     expirer: Expirer,
@@ -148,6 +150,7 @@ impl Store {
             may_have_legacy: AtomicBool::new(false),
             cursors: Cursors::new(),
             queues: Queues::new(options.engine.memory),
+            excerpts: Excerpts::new(options.engine.memory),
             ranks: Ranks::new(options.ranks, options.engine.memory),
             counts: Counts::default(),
             expirer: Expirer::default(),
@@ -247,6 +250,10 @@ impl Store {
 
     pub(crate) fn cursors(&self) -> &Cursors {
         &self.cursors
+    }
+
+    pub(crate) fn excerpts(&self) -> &Excerpts {
+        &self.excerpts
     }
 
     pub(crate) fn queues(&self) -> &Queues {

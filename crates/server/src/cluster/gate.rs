@@ -43,6 +43,13 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
     waited.map_err(|_| Error::fixed(DOWN))
 }
 
+/// Where a client shall go whose command was refused, since others lead the slot by now. Most clients follow that more readily
+/// than they try again. None if it is led here again, or nobody is known to lead it within the time.
+pub async fn moved(server: &Server, slot: u16, patience: &mut Patience) -> Option<String> {
+    wait(server, Unready::NoLeader(slot), patience).await.ok()?;
+    route::moved(server, slot)
+}
+
 impl ClusterNode {
     /// Waits until it is known who leads the region of a slot, and ready for it.
     async fn news_of(&self, server: &Server, slot: u16) {
