@@ -576,3 +576,26 @@ fn two_servers_with_data_do_not_become_one_cluster() {
     ];
     refused(&add, "holds data");
 }
+
+#[test]
+fn a_node_that_has_moved_is_found_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut nodes = vec![launch().start(), launch().start()];
+    nodes.push(launch().dir(dir.path()).start());
+    done(&["init", "--nodes", &addresses(&nodes), "--regions", "4"]);
+    settle(&nodes[0]);
+    fill(&nodes, 0..100);
+    // Both ports change, as the address of a machine would.
+    let mut moved = nodes.pop().expect("three nodes");
+    moved.kill9();
+    nodes.push(launch().dir(dir.path()).start());
+    let address = nodes[2].addr();
+    until("the map knows where it is", || {
+        let status = cluster(&["status", "--node", &nodes[0].addr()]).unwrap_or_default();
+        let mut rows = status.lines().map(|line| line.split_whitespace());
+        rows.any(|mut row| row.nth(2) == Some("yes") && row.next() == Some(&address))
+    });
+    settle(&nodes[2]);
+    all_there(&nodes, 0..100);
+    done(&["check", "--node", &address]);
+}
