@@ -21,8 +21,8 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Store,
-    WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
+    Store, WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -195,6 +195,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
+    /// It reads, and this replica will do, which another node leads and which has caught up.
+    pub from_replica: Option<Arc<Region>>,
 }
 
 impl Call<'_> {
@@ -285,6 +287,15 @@ impl Worker {
             Err(Detour::Wait(unready)) => return Step::Unready(unready),
             Err(Detour::Refused(error)) => return finish(call, Err(error), out),
         };
+        let region = call
+            .from_replica
+            .is_some()
+            .then(|| turn.txn.region().clone());
+        let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
+            None => None,
+            Some(Ok(still)) => still,
+            Some(Err(error)) => return finish(call, Err(error), out),
+        };
         let before = out.len();
         turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
@@ -305,6 +316,26 @@ impl Worker {
         step
     }
 
+    /// Keeps a replica as it is while a command reads it; where this node leads, latches do.
+    fn hold_still<'r>(
+        &self,
+        region: &'r Arc<Region>,
+        call: &Call<'_>,
+    ) -> Result<Option<Still<'r>>> {
+        if region.is_led() || Arc::ptr_eq(region, self.store().home()) {
+            return Ok(None);
+        }
+        let still = self.store().read_replica(region)?;
+        match still {
+            Some(still) => Ok(Some(still)),
+            // It has gone just now.
+            None => match route::of_call(&self.server, call.command, &call.args) {
+                Ok(_) => Err(EngineError::NotLeading.into()),
+                Err(detour) => Err(detour.into()),
+            },
+        }
+    }
+
     /// The part of the turn that a command is for.
     #[inline]
     fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn, Detour> {
@@ -313,6 +344,14 @@ impl Worker {
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
+        // If it is another by now, after a split, that one may be of the past.
+        if let Some(replica) = &call.from_replica
+            && let Ok(region) = route::of_read(&self.server, call.command, &call.args)
+            && Arc::ptr_eq(&region, replica)
+            && !region.is_led()
+        {
+            return Ok(turns.enter(self.store(), &region));
+        }
         let region = route::of_call(&self.server, call.command, &call.args)?;
         let turn = turns.enter(self.store(), &region);
         // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
@@ -451,12 +490,22 @@ impl Worker {
                 Step::Done
             }
             Err(Error::TooLong) => Step::TooLong,
+            Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
+                drop(turns);
+                self.run_unit(unit, session, request, out)
+            }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
                 Writer::new(out, session.protocol).error(error_text(&error));
                 Step::Done
             }
         }
+    }
+
+    /// Whether a unit turned out to be about keys of another region than this.
+    fn is_elsewhere(&self, unit: &dyn Unit, region: &Arc<Region>) -> bool {
+        let found = || route::of_unit(&self.server, unit);
+        self.is_replicated && found().is_ok_and(|found| !Arc::ptr_eq(&found, region))
     }
 
     fn turn_of_unit<'t>(
@@ -613,6 +662,9 @@ pub fn start_unit(
     let mut scope = Scope::new(session, txn, held);
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
     let functions = scope.functions.take();
+    if let Some(slot) = scope.found {
+        unit.is_about(slot);
+    }
     session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");

@@ -80,7 +80,8 @@ impl Store {
         let engine = Arc::new(Engine::open(path, &options.engine)?);
         let databases = Databases::new(options.databases);
         let missing = databases.reload(&engine, LOCAL_REGION)?;
-        let home = Region::new(LOCAL_REGION, ALL_SLOTS, 0, databases);
+        let readers = engine.readers_of(LOCAL_REGION);
+        let home = Region::new(LOCAL_REGION, ALL_SLOTS, 0, databases, readers);
         let store = Store::assemble(engine, options, home, false);
         let maxima_key = SystemKey::Maxima {
             region: LOCAL_REGION,
@@ -129,7 +130,8 @@ impl Store {
             return Err(EngineError::Storage(OLD_FORMAT.into()).into());
         }
         let databases = Databases::new(REPLICATED_DATABASES);
-        let home = Region::new(CLUSTER_MAP, 0..0, 0, databases);
+        let readers = engine.readers_of(CLUSTER_MAP);
+        let home = Region::new(CLUSTER_MAP, 0..0, 0, databases, readers);
         Ok(Arc::new(Store::assemble(engine, options, home, true)))
     }
 

@@ -50,6 +50,22 @@ pub async fn moved(server: &Server, slot: u16, patience: &mut Patience) -> Optio
     route::moved(server, slot)
 }
 
+/// Waits until this node has applied, of a region that another leads, all that was acknowledged before; false if that
+/// cannot be found out.
+pub async fn catch_up(server: &Server, region: u64) -> bool {
+    let Some(node) = server.cluster.get() else {
+        return false;
+    };
+    if node.settings.reads_stale {
+        return true;
+    }
+    let raft = node.raft.clone();
+    let asked = node
+        .runtime
+        .spawn(async move { raft.follower_barrier(region).await });
+    matches!(asked.await, Ok(Ok(())))
+}
+
 impl ClusterNode {
     /// Waits until it is known who leads the region of a slot, and ready for it.
     async fn news_of(&self, server: &Server, slot: u16) {
