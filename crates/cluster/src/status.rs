@@ -217,7 +217,14 @@ impl fmt::Display for Status<'_> {
         for (region, waiting) in &self.plan.waiting {
             writeln!(f, "region {region} waits: {waiting}")?;
         }
-        if *self.plan == Plan::default() {
+        let leaderless: Vec<&Region> = map
+            .regions()
+            .filter(|region| self.observed.leader(region).is_none())
+            .collect();
+        for region in &leaderless {
+            writeln!(f, "region {} has no leader", region.id)?;
+        }
+        if *self.plan == Plan::default() && leaderless.is_empty() {
             writeln!(f, "nothing is to be done")?;
         }
         Ok(())

@@ -51,3 +51,23 @@ region 1 waits: for replica 10 to catch up, which is 5000 entries behind
         "{json}"
     );
 }
+
+#[test]
+fn a_region_without_a_leader_is_not_well() {
+    let map = founded(3, 2, 3);
+    let mut observed = obedient(&map);
+    let told = |observed: &Observed| {
+        let plan = plan(&map, observed, Limits::default());
+        let status = Status {
+            map: &map,
+            observed,
+            plan: &plan,
+        };
+        status.to_string()
+    };
+    assert!(!told(&observed).contains("no leader"));
+    observed.groups.clear();
+    let told = told(&observed);
+    assert!(told.contains("region 2 has no leader"), "{told}");
+    assert!(!told.contains("nothing is to be done"), "{told}");
+}

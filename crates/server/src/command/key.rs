@@ -336,15 +336,16 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         if args::is(option, "replace") {
             replaces = true;
         } else if args::is(option, "db") && !options.is_empty() {
-            database = database_number(txn, args::int32(options.value()?)?)?;
+            let number = args::int32(options.value()?)?;
+            if number != 0 && txn.store().is_replicated() {
+                return Err(Error::fixed(
+                    "ERR Copying to another database is not allowed in cluster mode",
+                ));
+            }
+            database = database_number(txn, number)?;
         } else {
             return Err(Error::SYNTAX);
         }
-    }
-    if database != 0 && txn.store().is_replicated() {
-        return Err(Error::fixed(
-            "ERR Copying to another database is not allowed in cluster mode",
-        ));
     }
     if database == txn.database() && args[1] == args[2] {
         return Err(Error::fixed(
