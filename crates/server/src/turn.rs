@@ -27,7 +27,7 @@ use cairn_store::{
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
-use crate::cluster::gate::Unready;
+use crate::cluster::gate::{Patience as Waited, Unready};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
 use crate::route::{self, Detour};
@@ -260,12 +260,17 @@ impl Worker {
     }
 
     /// The arguments to wait with, where they speak of this moment.
-    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Result<Option<OwnedArgs>, Unready> {
+    pub fn fix(
+        &self,
+        blocking: &Blocking,
+        call: &Call<'_>,
+        waited: &Waited,
+    ) -> Result<Option<OwnedArgs>, Unready> {
         let Some(fixed) = blocking.fixed else {
             return Ok(None);
         };
         let mut turns = self.turns.borrow_mut();
-        let turn = match self.turn_of(&mut turns, call) {
+        let turn = match self.turn_of(&mut turns, call, waited) {
             Ok(turn) => turn,
             Err(Detour::Wait(unready)) => return Err(unready),
             // What cannot be run here is refused when it is to run.
@@ -280,9 +285,15 @@ impl Worker {
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
     /// done nothing. It is `now`, or was just so.
-    pub fn run(self: &Rc<Self>, call: &Call<'_>, now: Moment, out: &mut Vec<u8>) -> Step {
+    pub fn run(
+        self: &Rc<Self>,
+        call: &Call<'_>,
+        waited: &Waited,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let mut turns = self.turns.borrow_mut();
-        let turn = match self.turn_of(&mut turns, call) {
+        let turn = match self.turn_of(&mut turns, call, waited) {
             Ok(turn) => turn,
             Err(Detour::Wait(unready)) => return Step::Unready(unready),
             Err(Detour::Refused(error)) => return finish(call, Err(error), out),
@@ -338,7 +349,12 @@ impl Worker {
 
     /// The part of the turn that a command is for.
     #[inline]
-    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn, Detour> {
+    fn turn_of<'t>(
+        &self,
+        turns: &'t mut Turns,
+        call: &Call<'_>,
+        waited: &Waited,
+    ) -> Result<&'t mut Turn, Detour> {
         if !self.is_replicated {
             return Ok(&mut turns.home);
         }
@@ -355,7 +371,7 @@ impl Worker {
         let region = route::of_call(&self.server, call.command, &call.args)?;
         let turn = turns.enter(self.store(), &region);
         // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
-        route::confirmed(&self.server, &region)?;
+        route::confirmed(&self.server, &region, waited)?;
         Ok(turn)
     }
 
@@ -455,12 +471,13 @@ impl Worker {
         unit: &mut dyn Unit,
         session: &mut Session,
         request: &Request,
+        waited: &Waited,
         out: &mut Vec<u8>,
     ) -> Step {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.is_replicated {
             false => &mut turns.home,
-            true => match self.turn_of_unit(&mut turns, unit) {
+            true => match self.turn_of_unit(&mut turns, unit, waited) {
                 Ok(turn) => turn,
                 Err(Detour::Wait(unready)) => return Step::Unready(unready),
                 Err(Detour::Refused(error)) => {
@@ -492,7 +509,7 @@ impl Worker {
             Err(Error::TooLong) => Step::TooLong,
             Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
                 drop(turns);
-                self.run_unit(unit, session, request, out)
+                self.run_unit(unit, session, request, waited, out)
             }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
@@ -512,11 +529,12 @@ impl Worker {
         &self,
         turns: &'t mut Turns,
         unit: &dyn Unit,
+        waited: &Waited,
     ) -> Result<&'t mut Turn, Detour> {
         turns.current = None;
         let region = route::of_unit(&self.server, unit)?;
         let turn = turns.enter(self.store(), &region);
-        route::confirmed(&self.server, &region)?;
+        route::confirmed(&self.server, &region, waited)?;
         Ok(turn)
     }
 

@@ -11,7 +11,7 @@ use cairn_cluster::{
     Change, Effect, Limits, MAP_REGION, NEWEST, NodeState, Progress, Split, Step, drive, plan,
 };
 use cairn_engine::EngineError;
-use cairn_raft::{Member, Membership, Outcome, Role};
+use cairn_raft::{CallError, Member, Membership, Outcome, Role};
 use cairn_store::Request;
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
@@ -67,16 +67,21 @@ impl ClusterNode {
         let map = self.map();
         let region = map.region(MAP_REGION);
         let leader = region.and_then(|region| self.observed().leader(region));
-        let Some(leader) = leader.filter(|leader| *leader != self.id()) else {
-            return Ok(None);
+        // Whom nobody reaches hears of no leader, but can ask: its address may be what has changed.
+        let asked = match leader.filter(|leader| *leader != self.id()) {
+            Some(leader) => vec![leader],
+            None => self.others(),
         };
         let letter = Letter::Change(bytes.to_vec());
-        match self.post().call(leader, &letter, PATIENCE).await {
-            Ok(Answer::Changed(answer)) => Ok(Some(answer)),
-            Ok(Answer::NotHere) => Ok(None),
-            Ok(Answer::Refused(why)) => Err(ChangeError::Refused(why)),
-            Ok(_) | Err(_) => Err(ChangeError::Unknown),
+        for node in asked {
+            match self.post().call(node, &letter, PATIENCE).await {
+                Ok(Answer::Changed(answer)) => return Ok(Some(answer)),
+                Ok(Answer::Refused(why)) => return Err(ChangeError::Refused(why)),
+                Ok(Answer::NotHere) | Err(CallError::NotSent(_)) => {}
+                Ok(_) | Err(_) => return Err(ChangeError::Unknown),
+            }
         }
+        Ok(None)
     }
 
     /// The same if this node leads region 0.

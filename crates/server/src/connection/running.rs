@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Handler::Blocking(blocking) = command.handler {
                     let mut patience = Patience::default();
                     let fixed = loop {
-                        match self.worker.fix(&blocking, &call) {
+                        match self.worker.fix(&blocking, &call, &patience) {
                             Ok(fixed) => break fixed,
                             Err(unready) => {
                                 if !self.wait_until_ready(unready, &mut patience).await? {
@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let before = self.output.len();
-            match self.worker.run(call, now, &mut self.output) {
+            match self.worker.run(call, &patience, now, &mut self.output) {
                 Step::Done => {
                     self.await_outcome(before);
                     return Ok(());
@@ -314,7 +314,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             let before = self.output.len();
             let (session, output) = (&mut self.session, &mut self.output);
-            match self.worker.run_unit(&mut *unit, session, &request, output) {
+            match self
+                .worker
+                .run_unit(&mut *unit, session, &request, &patience, output)
+            {
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
                 Step::Alone => request = Request::everything(),
                 Step::Unready(unready) => {
