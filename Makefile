@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential simulation crash clients apps conformance selftest fuzz bench \
+.PHONY: run build test lint unit scripts differential simulation crash chaos clients apps conformance selftest fuzz bench \
         instructions larger-than-memory bench-depth depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
@@ -48,6 +48,13 @@ differential: build test-tools
 SEEDS ?= 0..2000
 simulation: build-tools
 	CAIRN_SEEDS=$(SEEDS) $(CARGO) test --release --package cairn-raft --lib -- --nocapture simulation
+
+# A cluster of real processes, hurt in every way for as long as asked, and what clients were told checked:
+# make chaos MINUTES=60 SEED=1
+MINUTES ?= 5
+chaos: build test-tools
+	$(CARGO) run --release --package cairn-tests --bin chaos -- \
+	    --minutes $(MINUTES) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
 
 # redis-py, ioredis and node-redis from their packages, and redis-cli; over TCP, TLS and a Unix socket.
 clients: build test-tools

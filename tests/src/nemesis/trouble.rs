@@ -33,6 +33,27 @@ pub enum Fault {
     Move,
 }
 
+impl Fault {
+    const ALL: [Fault; 10] = [
+        Fault::Kill,
+        Fault::Restart,
+        Fault::Stop,
+        Fault::Part,
+        Fault::Mute,
+        Fault::Delay,
+        Fault::FullDisk,
+        Fault::Skew,
+        Fault::Transfer,
+        Fault::Move,
+    ];
+
+    pub fn named(name: &str) -> Result<Fault, String> {
+        let mut all = Fault::ALL.into_iter();
+        all.find(|fault| format!("{fault:?}") == name)
+            .ok_or_else(|| format!("{name} is none of {:?}", Fault::ALL))
+    }
+}
+
 /// What can be hurt.
 pub trait Target {
     fn nodes(&self) -> usize;
@@ -85,6 +106,17 @@ impl fmt::Display for Damage {
 }
 
 impl Trouble {
+    /// All that can befall a cluster which bears the loss of one node, for long enough that others take over.
+    pub fn of_all_kinds(seed: u64) -> Trouble {
+        Trouble {
+            rng: Rng::with_seed(seed),
+            faults: Fault::ALL.to_vec(),
+            most: 2,
+            lasts_ms: 100..4000,
+            rests_ms: 200..3000,
+        }
+    }
+
     /// Goes on for so long, and leaves everything whole.
     pub fn make(&mut self, target: &mut impl Target, duration: Duration) -> Damage {
         let mut damage = Damage::default();
