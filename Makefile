@@ -10,7 +10,7 @@ CARGO ?= cargo
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .PHONY: run build test lint unit scripts differential simulation crash chaos clients apps conformance selftest fuzz bench \
-        instructions larger-than-memory bench-depth depth build-tools test-tools clean
+        bench-cluster instructions larger-than-memory bench-depth depth build-tools test-tools bench-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
@@ -80,6 +80,12 @@ bench: build test-tools
 	    $(if $(BENCH_SECONDS),--seconds $(BENCH_SECONDS)) $(if $(BENCH_DIR),--dir $(BENCH_DIR)) \
 	    $(if $(BENCH_PEERS),--peers $(BENCH_PEERS))
 
+# A cluster of three on this machine, into bench/CLUSTER.md: kills of leaders, transfers, writes beside etcd, reads beside
+# a single server. Takes half an hour; QUICK=1 two minutes, and writes nothing.
+bench-cluster: build test-tools bench-tools
+	$(CARGO) run --release --package cairn-tests --bin bench_cluster -- \
+	    $(if $(QUICK),--kills 3 --transfers 5 --rounds 1 --seconds 2,--report bench/CLUSTER.md) $(if $(ONLY),--only $(ONLY))
+
 # How many instructions commands take, against the recorded figures; RECORD=1 records them.
 instructions: build-tools test-tools
 	$(CARGO) build --release --package cairn-server --example instructions
@@ -135,6 +141,12 @@ test-tools:
 	    npm 'command -v npm' \
 	    openssl 'command -v openssl' \
 	    valgrind 'command -v valgrind'
+
+# What a cluster is measured beside.
+bench-tools:
+	@tools/install-missing \
+	    etcd-server 'command -v etcd' \
+	    etcd-client 'command -v etcdctl'
 
 clean:
 	$(CARGO) clean

@@ -185,7 +185,7 @@ fn nodes_come_and_go_while_clients_write() {
         let address = cluster.fleet.node(3).addr();
         let added = cluster
             .administrator
-            .order_at(0, &["add-node", "--address", &address]);
+            .order_at(0, &["add-node", "--new", &address]);
         assert!(added.is_ok(), "{added:?}");
         until("the new node gets its share", || {
             let status = cluster.administrator.status();
@@ -299,9 +299,14 @@ fn lead(cluster: &Cluster, region: u64, node: usize) {
 fn a_node_that_was_away_for_long_catches_up() {
     let _turn = one_at_a_time();
     let setup = Setup {
-        flags: ["--cluster-log-entries", "100"]
-            .map(str::to_string)
-            .to_vec(),
+        flags: [
+            "--cluster-log-size",
+            "65536",
+            "--cluster-log-limit",
+            "65536",
+        ]
+        .map(str::to_string)
+        .to_vec(),
         ..Setup::default()
     };
     let mut cluster = Cluster::found(&setup);

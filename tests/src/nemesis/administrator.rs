@@ -196,7 +196,7 @@ impl Status {
     pub fn region_of(&self, key: &str) -> Option<&Region> {
         let slot = slot(key.as_bytes());
         let mut regions = self.regions.iter();
-        regions.find(|region| (region.first..=region.last).contains(&slot))
+        regions.find(|region| region.holds(slot))
     }
 
     pub fn led_by(&self, node: usize) -> impl Iterator<Item = &Region> {
@@ -206,13 +206,14 @@ impl Status {
 }
 
 impl Region {
+    pub fn holds(&self, slot: u16) -> bool {
+        (self.first..=self.last).contains(&slot)
+    }
+
     /// A key that lies in it. Which one depends on the number.
     pub fn key(&self, number: usize) -> String {
         let names = (0..).map(|n| format!("in-region:{number}:{n}"));
-        let mut names = names.filter(|name| {
-            let slot = slot(name.as_bytes());
-            (self.first..=self.last).contains(&slot)
-        });
+        let mut names = names.filter(|name| self.holds(slot(name.as_bytes())));
         names.next().expect("some name has its slot")
     }
 }

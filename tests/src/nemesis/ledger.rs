@@ -87,6 +87,17 @@ impl Page {
         Some(later.ended - moment)
     }
 
+    /// The longest time between two acknowledgements, of which the second came in the `window` after a moment, or was
+    /// awaited then.
+    pub fn pause_after(&self, moment: Instant, window: Duration) -> Option<Duration> {
+        let pairs = self
+            .writes
+            .windows(2)
+            .map(|pair| (pair[0].ended, pair[1].ended));
+        let near = pairs.filter(|(first, second)| *second >= moment && *first <= moment + window);
+        near.map(|(first, second)| second - first).max()
+    }
+
     fn missing(&self, client: &mut ClusterClient) -> Vec<String> {
         let found = fields(client, &self.key);
         let lost = self
