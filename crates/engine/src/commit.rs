@@ -43,6 +43,11 @@ pub enum SyncMode {
 /// Commits batches. An error means that nothing of the batch was applied, unless it is [`EngineError::InDoubt`].
 pub trait Committer: Send + Sync {
     fn commit(&self, batch: Batch) -> Commit;
+
+    /// Whether what is committed can be read now without asking anybody: certainly nobody else commits.
+    fn may_read(&self) -> bool {
+        true
+    }
 }
 
 /// The outcome of a commit, at once or later.

@@ -302,7 +302,11 @@ impl Engine {
 
     /// Whether it belongs to a node of a cluster: what one machine takes for its own may be another region's then.
     fn has_regions(&self) -> Result<bool> {
-        let kinds = [SystemKind::RegionDescriptor, SystemKind::Installing];
+        let kinds = [
+            SystemKind::RegionDescriptor,
+            SystemKind::Installing,
+            SystemKind::Identity,
+        ];
         for prefix in kinds.map(SystemKind::prefix) {
             let upper = row::prefix_end(&prefix).unwrap_or_default();
             let mut rows = self.background_rows(Family::Meta, &prefix, &upper);

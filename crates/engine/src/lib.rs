@@ -40,7 +40,7 @@ pub const LOCAL_REGION: u64 = 1;
 
 pub use batch::Batch;
 pub use cairn_encoding::checksum::Checksum;
-pub use cairn_encoding::system::{Descriptor, Maxima, Slots};
+pub use cairn_encoding::system::{Descriptor, Identity, Maxima, Slots};
 pub use clock::{Clock, ManualTime, Moment, SystemTime, TimeSource};
 pub use commit::{Commit, Committer, LocalCommitter, SyncMode};
 pub use engine::{Engine, Kept, Statistics, Value, block_reads};

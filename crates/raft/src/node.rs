@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::consensus::Place;
 use crate::error::{MembershipError, Outcome, ReadError, StartError};
 use crate::group::{Group, Member, Role, Status};
+use crate::lease::{ReadLease, Suspended};
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::message::{Call, Request, Response};
@@ -174,6 +175,26 @@ impl Node {
     /// Whether what is applied here may be read at once. If not, `read_barrier` finds out.
     pub fn holds_lease(&self, region: u64) -> bool {
         self.group(region).is_some_and(|group| group.holds_lease())
+    }
+
+    /// The same for whoever asks often; none if there is no such replica.
+    pub fn lease(&self, region: u64) -> Option<ReadLease> {
+        self.group(region).map(ReadLease)
+    }
+
+    /// From now on until what is returned is dropped, this replica reads only after having asked: it is about to give
+    /// slots away to a region that others may lead.
+    pub fn suspend_lease(&self, region: u64) -> Option<Suspended> {
+        self.group(region).map(|group| group.suspends_lease())
+    }
+
+    /// Has a replica of a region that never had a leader stand for election at once. It need not be elected.
+    pub async fn stand(&self, region: u64) {
+        if let Some(group) = self.group(region)
+            && let Err(error) = group.raft.trigger().elect(true).await
+        {
+            tracing::debug!("region {region}: {error}");
+        }
     }
 
     /// Waits until all that was acknowledged before the call is applied here, and this replica certainly leads.

@@ -1,5 +1,20 @@
-//! What joins the layers of a cluster: Raft below, the engine beside it.
+//! What joins the layers of a cluster: Raft below, the engine beside it. `node` tells the story.
 
+mod committer;
+mod director;
+mod founding;
+pub mod gate;
+mod known_map;
 mod machine;
+mod node;
+mod placements;
+pub mod post;
+mod replicas;
+mod settings;
+mod sightings;
 
+pub use director::ChangeError;
+pub use founding::Entrance;
 pub use machine::{RegionMachine, WRONG_EPOCH};
+pub use node::ClusterNode;
+pub use settings::ClusterSettings;

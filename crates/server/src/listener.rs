@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::address::Endpoint;
 use crate::client::Place;
+use crate::cluster::Entrance;
 use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
 use crate::descriptors::Shares;
@@ -50,15 +51,26 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
             ..RankOptions::default()
         },
     };
-    let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
+    let store = match settings.cluster_enabled {
+        false => Store::open(&settings.dir, options),
+        true => Store::open_replicated(&settings.dir, options),
+    };
+    let store = store.map_err(|error| error.to_string())?;
     // Whoever has the data may replace the socket that another has left behind.
     let opened = Opened::open(&settings)?;
+    let entrance = match settings.cluster_enabled {
+        false => None,
+        true => Some(Entrance::open(&store, &settings)?),
+    };
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
     load_users(&server)?;
     server.config.reload_tls(&server.live)?;
     script::functions::load(&server).map_err(|error| format!("cannot load functions: {error}"))?;
+    if let Some(entrance) = entrance {
+        server.entrance.get_or_init(|| entrance).resume(&server)?;
+    }
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
     let workers: Vec<WorkerThread> = (0..threads)
@@ -71,6 +83,9 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     runtime.spawn(housekeeping::run(server.clone()));
     runtime.spawn(space::watch(server.clone()));
     let result = runtime.block_on(accept(opened, &server, &workers));
+    if let Some(entrance) = server.entrance.get() {
+        entrance.leave(&server);
+    }
     server.stop();
     for worker in workers {
         worker.join();

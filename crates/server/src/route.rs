@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_store::{Error, Region, Result, slot};
 
+use crate::cluster::gate::Unready;
 use crate::command::{Args, Command};
 use crate::server::Server;
 use crate::unit::Unit;
@@ -42,20 +43,46 @@ impl SlotOfKeys {
     }
 }
 
+/// A command cannot run in any region here, or not now.
+pub enum Detour {
+    /// The reply says why, or where to go.
+    Refused(Error),
+    /// It may be known soon where to go.
+    Wait(Unready),
+}
+
+impl From<Error> for Detour {
+    fn from(error: Error) -> Detour {
+        Detour::Refused(error)
+    }
+}
+
+impl From<Detour> for Error {
+    fn from(detour: Detour) -> Error {
+        match detour {
+            Detour::Refused(error) => error,
+            Detour::Wait(_) => Error::fixed(DOWN),
+        }
+    }
+}
+
+/// What a client is told if nobody is known to lead.
+pub const DOWN: &str = "CLUSTERDOWN Hash slot not served";
+
 /// The region of a command.
-pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
+pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
     let mut slot = SlotOfKeys::default();
     command.keys.visit(args, |key, _| slot.add(key));
     of_slot(server, &slot)
 }
 
 /// The region of a unit.
-pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>> {
+pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>, Detour> {
     of_slot(server, &unit.slot())
 }
 
 /// The region of these keys; an error that says where it is led if that is elsewhere.
-fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>> {
+fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>, Detour> {
     let Some(slot) = slot.get()? else {
         return Ok(server.store.home().clone());
     };
@@ -66,10 +93,30 @@ fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>> {
     }
 }
 
-fn elsewhere(server: &Server, slot: u16) -> Error {
+/// Makes sure that what is read in the region is the latest: nobody else can have been chosen to lead it.
+#[inline]
+pub fn confirmed(server: &Server, region: &Region) -> Result<(), Detour> {
+    if region.id() == server.store.home().id() || region.may_read() == Some(true) {
+        return Ok(());
+    }
+    Err(Detour::Wait(Unready::Unconfirmed(region.id())))
+}
+
+#[cold]
+fn elsewhere(server: &Server, slot: u16) -> Detour {
     let directory = server.directory.get();
     match directory.and_then(|directory| directory.leader_of(slot)) {
-        Some(address) => Error::reply(format!("MOVED {slot} {address}")),
-        None => Error::fixed("CLUSTERDOWN Hash slot not served"),
+        Some(address) => Error::reply(format!("MOVED {slot} {address}")).into(),
+        None if server.cluster.get().is_some() => Detour::Wait(Unready::NoLeader(slot)),
+        None => Error::fixed(DOWN).into(),
     }
+}
+
+/// Whether it is not known where a slot is led, and it is not led here.
+pub fn is_unknown(server: &Server, slot: u16) -> bool {
+    let regions = server.store.regions();
+    let is_led = regions
+        .with_slot(slot)
+        .is_some_and(|region| region.is_led());
+    !is_led && matches!(elsewhere(server, slot), Detour::Wait(_))
 }

@@ -56,6 +56,8 @@ pub struct Session {
     subscriptions: Option<Box<Subscriptions>>,
     /// The error that the current command answers with has been counted, where it came about.
     pub error_is_counted: bool,
+    /// The client reads from replicas, too: READONLY.
+    pub reads_replicas: bool,
 }
 
 impl Session {
@@ -80,6 +82,7 @@ impl Session {
             tracker: None,
             subscriptions: None,
             error_is_counted: false,
+            reads_replicas: false,
         }
     }
 
@@ -181,5 +184,6 @@ impl Session {
         self.monitor = None;
         self.subscriptions = None;
         self.tracker = None;
+        self.reads_replicas = false;
     }
 }

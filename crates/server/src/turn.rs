@@ -27,9 +27,10 @@ use cairn_store::{
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
+use crate::cluster::gate::Unready;
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
-use crate::route;
+use crate::route::{self, Detour};
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
@@ -151,8 +152,17 @@ pub enum Step {
     Alone,
     /// There is nothing for it yet, and the latches of its keys are held until the turn ends.
     Waits(Blocking),
+    /// It has not run, and may when this node knows who leads.
+    Unready(Unready),
     /// The reply broke off: the connection cannot go on.
     Broken(StreamError),
+}
+
+impl Step {
+    /// Whether it has run, and answers from what it has read.
+    fn has_read(&self) -> bool {
+        matches!(self, Step::Done | Step::Streaming(_))
+    }
 }
 
 /// Everything a handler needs to know about its caller.
@@ -225,15 +235,22 @@ impl Worker {
     }
 
     /// The arguments to wait with, where they speak of this moment.
-    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Option<OwnedArgs> {
-        let fixed = blocking.fixed?;
+    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Result<Option<OwnedArgs>, Unready> {
+        let Some(fixed) = blocking.fixed else {
+            return Ok(None);
+        };
         let mut turns = self.turns.borrow_mut();
-        // What cannot be run here is refused when it is to run.
-        let turn = self.turn_of(&mut turns, call).ok()?;
+        let turn = match self.turn_of(&mut turns, call) {
+            Ok(turn) => turn,
+            Err(Detour::Wait(unready)) => return Err(unready),
+            // What cannot be run here is refused when it is to run.
+            Err(Detour::Refused(_)) => return Ok(None),
+        };
         turn.txn.mark(call.database);
         turn.txn.sample_time();
         // What cannot be understood is refused when the command runs.
-        turn.txn.uncounted(|txn| fixed(txn, &call.args)).ok()?
+        let fixed = turn.txn.uncounted(|txn| fixed(txn, &call.args));
+        Ok(fixed.ok().flatten())
     }
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
@@ -242,7 +259,8 @@ impl Worker {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.turn_of(&mut turns, call) {
             Ok(turn) => turn,
-            Err(error) => return finish(call, Err(error), out),
+            Err(Detour::Wait(unready)) => return Step::Unready(unready),
+            Err(Detour::Refused(error)) => return finish(call, Err(error), out),
         };
         let before = out.len();
         turn.txn.mark(call.database);
@@ -255,19 +273,28 @@ impl Worker {
             Writer::new(out, call.protocol).error("ERR internal error: see the server's log");
             return Step::Done;
         };
+        if self.is_replicated && is_outdated(&turn.txn) && step.has_read() {
+            // What others have changed may show in a part of what it has read.
+            turn.txn.undo();
+            out.truncate(before);
+            return finish(call, Err(EngineError::Outdated.into()), out);
+        }
         step
     }
 
     /// The part of the turn that a command is for.
     #[inline]
-    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn> {
+    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn, Detour> {
         if !self.is_replicated {
             return Ok(&mut turns.home);
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
         let region = route::of_call(&self.server, call.command, &call.args)?;
-        Ok(turns.enter(self.store(), &region))
+        let turn = turns.enter(self.store(), &region);
+        // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
+        route::confirmed(&self.server, &region)?;
+        Ok(turn)
     }
 
     fn attempt(
@@ -371,10 +398,10 @@ impl Worker {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.is_replicated {
             false => &mut turns.home,
-            true => match route::of_unit(&self.server, unit) {
-                Ok(region) => turns.enter(self.store(), &region),
-                Err(error) => {
-                    turns.current = None;
+            true => match self.turn_of_unit(&mut turns, unit) {
+                Ok(turn) => turn,
+                Err(Detour::Wait(unready)) => return Step::Unready(unready),
+                Err(Detour::Refused(error)) => {
                     Writer::new(out, session.protocol).error(error_text(&error));
                     return Step::Done;
                 }
@@ -387,7 +414,15 @@ impl Worker {
         turn.txn.sample_time();
         self.open();
         let (txn, held) = (&mut turn.txn, &mut turn.held);
+        let before = out.len();
         match start_unit(unit, session, txn, held, out) {
+            Ok(_) if self.is_replicated && is_outdated(&turn.txn) => {
+                turn.txn.undo_unit();
+                out.truncate(before);
+                let error = Error::Engine(EngineError::Outdated);
+                Writer::new(out, session.protocol).error(error_text(&error));
+                Step::Done
+            }
             Ok(_) => {
                 self.attend(turn, session.client.id);
                 Step::Done
@@ -399,6 +434,18 @@ impl Worker {
                 Step::Done
             }
         }
+    }
+
+    fn turn_of_unit<'t>(
+        &self,
+        turns: &'t mut Turns,
+        unit: &dyn Unit,
+    ) -> Result<&'t mut Turn, Detour> {
+        turns.current = None;
+        let region = route::of_unit(&self.server, unit)?;
+        let turn = turns.enter(self.store(), &region);
+        route::confirmed(&self.server, &region)?;
+        Ok(turn)
     }
 
     /// Tells those whom it concerns what has been changed.
@@ -522,6 +569,12 @@ fn settle(
     }
     served.into_iter().for_each(|served| served.settle(&result));
     outcome.settle(result);
+}
+
+/// Whether the region of a transaction is not led any more as it was when it began, so that what it has read may be neither
+/// what was then nor what is now. Nobody leads where there are no keys.
+pub fn is_outdated(txn: &ReadTxn) -> bool {
+    !txn.region().slots().is_empty() && !txn.is_of_this_term()
 }
 
 /// Starts a unit. If it breaks off, by a panic too, nothing of it is left. Returns what it makes of the functions.

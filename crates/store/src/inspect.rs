@@ -35,9 +35,10 @@ use cairn_encoding::metadata::{Body, Metadata, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_encoding::{KEYSPACE_ID, slot::slot};
-use cairn_engine::{Direction, Engine, Family, LOCAL_REGION, Rows};
+use cairn_engine::{Direction, Engine, Family, Rows};
 
 use crate::error::{Error, Result};
+use crate::holdings::Holdings;
 use crate::key::Key;
 use crate::txn::{ReadTxn, Row};
 use page::{Entry, Page, Raw, Standing};
@@ -83,7 +84,7 @@ pub fn inspect(txn: &ReadTxn, name: &[u8], detail: Detail) -> Result<Inspection>
     .inspect()
 }
 
-/// Shows a key of a single machine's database without a server: one that was opened read-only.
+/// Shows a key without a server, of a database that was opened read-only.
 pub fn inspect_stored(
     engine: &Engine,
     database: u32,
@@ -91,7 +92,10 @@ pub fn inspect_stored(
     wall_ms: u64,
     detail: Detail,
 ) -> Result<Inspection> {
-    let region = LOCAL_REGION;
+    let Some(region) = Holdings::read(engine)?.region_of(slot(name)) else {
+        let text = "no region here has the slot of the key: another node of the cluster holds it";
+        return Err(Error::fixed(text));
+    };
     let number = SystemKey::Database {
         region,
         number: database,

@@ -86,6 +86,14 @@ impl Walk {
         Walk::between(txn, &lower, &upper)
     }
 
+    /// Over those of one slot.
+    pub fn in_slot(txn: &ReadTxn, slot: u16) -> Walk {
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        row::slot_prefix(&mut lower, txn.index(), slot);
+        row::slot_prefix(&mut upper, txn.index(), slot + 1);
+        Walk::between(txn, &lower, &upper)
+    }
+
     /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
     fn open(txn: &ReadTxn, from: &[u8]) -> Walk {
         let (lower, upper) = txn.region().bounds(txn.index());

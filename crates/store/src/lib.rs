@@ -22,6 +22,7 @@ mod fresh;
 pub mod functions;
 mod garbage;
 mod hash;
+mod holdings;
 pub mod inspect;
 mod key;
 pub mod keys;
@@ -51,6 +52,7 @@ pub mod zset;
 
 pub use background::{Background, Pace};
 pub use build::Builder;
+pub use cairn_encoding::SLOTS;
 pub use cairn_encoding::metadata::{CollectionKind, Type};
 pub use cairn_encoding::slot::slot;
 pub use cairn_engine::{Direction, Family, Rows, SyncMode};

@@ -43,7 +43,14 @@ impl Lead {
 
     /// Another has taken its place, or none.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Whether what is applied may be read now: nobody else can have been chosen to lead. Otherwise others are to be asked
+    /// first.
+    #[inline]
+    pub fn may_read(&self) -> bool {
+        self.committer.may_read()
     }
 
     pub(crate) fn commit(&self, batch: Batch) -> Commit {
@@ -120,11 +127,17 @@ impl Region {
         self.lead.load().is_some()
     }
 
+    /// Whether it is led here, and if so, whether it may be read at once: see [`Lead::may_read`].
+    #[inline]
+    pub fn may_read(&self) -> Option<bool> {
+        self.lead.load().as_ref().map(|lead| lead.may_read())
+    }
+
     /// Transactions of an earlier lead are refused from here on; true if there was one.
     pub(crate) fn set_lead(&self, lead: Option<Arc<Lead>>) -> bool {
         let before = self.lead.swap(lead);
         if let Some(before) = &before {
-            before.is_over.store(true, Ordering::Relaxed);
+            before.is_over.store(true, Ordering::Release);
         }
         before.is_some()
     }

@@ -119,7 +119,7 @@ impl Store {
     /// The directory may be that of a single machine, whose region goes on under its number. Strings of the old format
     /// are not replicated: such a directory is refused until the single machine has moved them.
     pub fn open_replicated(path: &Path, options: StoreOptions) -> Result<Arc<Store>> {
-        let engine = Arc::new(Engine::open(path, &options.engine)?);
+        let engine = Arc::new(Engine::open_in_cluster(path, &options.engine)?);
         let legacy_key = SystemKey::LegacyMayExist {
             region: LOCAL_REGION,
         };

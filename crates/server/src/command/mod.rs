@@ -9,6 +9,7 @@ mod acl;
 mod args;
 mod bitmap;
 mod blocking;
+mod cairn_cluster;
 mod client;
 mod cluster;
 mod config;
@@ -393,6 +394,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         connection::COMMANDS,
         client::COMMANDS,
         cluster::COMMANDS,
+        cairn_cluster::COMMANDS,
         script::COMMANDS,
         function::COMMANDS,
         server::COMMANDS,

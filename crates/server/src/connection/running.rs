@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
 use crate::blocked::{Ending, Place};
+use crate::cluster::gate::{self, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
@@ -74,12 +75,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     protocol: self.session.protocol,
                     client: self.session.client.id,
                 };
-                if let Handler::Blocking(blocking) = command.handler
-                    && let Some(fixed) = self.worker.fix(&blocking, &call)
-                {
-                    let words = fixed.words();
-                    let args = Args::new(&words);
-                    return self.run_in_turn(&Call { args, ..call }).await;
+                if let Handler::Blocking(blocking) = command.handler {
+                    let mut patience = Patience::default();
+                    let fixed = loop {
+                        match self.worker.fix(&blocking, &call) {
+                            Ok(fixed) => break fixed,
+                            Err(unready) => {
+                                if !self.wait_until_ready(unready, &mut patience).await? {
+                                    return Ok(());
+                                }
+                            }
+                        }
+                    };
+                    if let Some(fixed) = fixed {
+                        let words = fixed.words();
+                        let args = Args::new(&words);
+                        return self.run_in_turn(&Call { args, ..call }).await;
+                    }
                 }
                 self.run_in_turn(&call).await
             }
@@ -103,7 +115,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.reply_start = self.output.len();
     }
 
+    /// Waits until it is known who leads the region of a command; false if that was answered, since it takes too long.
+    async fn wait_until_ready(
+        &mut self,
+        unready: Unready,
+        patience: &mut Patience,
+    ) -> Result<bool, Gone> {
+        self.leave_turn().await;
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        let _busy = client.work();
+        let waited = gate::wait(&server, unready, patience).await;
+        self.resumed = Moment::now();
+        match waited {
+            Ok(()) => Ok(true),
+            Err(error) => self.write_reply(error_reply(error)).map(|()| false),
+        }
+    }
+
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        let mut patience = Patience::default();
         let mut waits = 0;
         let mut wait: Option<Wait> = None;
         let mut now = self.resumed;
@@ -126,6 +156,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Err(Gone);
                 }
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::Unready(unready) => {
+                    if !self.wait_until_ready(unready, &mut patience).await? {
+                        return Ok(());
+                    }
+                }
                 Step::Streaming(rest) => {
                     let outcome = self.worker.outcome();
                     let head = self.output.split_off(before);
@@ -199,6 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn run_unit(&mut self, mut unit: Box<dyn Unit>) -> Result<(), Gone> {
+        let mut patience = Patience::default();
         let mut waits = 0;
         let mut request = unit.request();
         loop {
@@ -207,6 +243,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.worker.run_unit(&mut *unit, session, &request, output) {
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
                 Step::Alone => request = Request::everything(),
+                Step::Unready(unready) => {
+                    if !self.wait_until_ready(unready, &mut patience).await? {
+                        return Ok(());
+                    }
+                }
                 Step::TooLong => {
                     self.leave_turn().await;
                     return self.run_long_unit(unit, request).await;
