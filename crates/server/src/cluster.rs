@@ -7,6 +7,7 @@ pub mod gate;
 mod known_map;
 mod machine;
 mod node;
+mod overview;
 mod placements;
 pub mod post;
 mod replicas;

@@ -100,6 +100,7 @@ impl ClusterNode {
     pub(super) async fn answer(self: &Arc<Self>, from: u64, letter: Letter) -> Answer {
         match letter {
             Letter::Report(report) => self.hear(from, report),
+            Letter::ShowMap => self.show_map().await,
             Letter::Change(bytes) => match self.change_here(&bytes).await {
                 Ok(Some(answer)) => Answer::Changed(answer),
                 Ok(None) => Answer::NotHere,

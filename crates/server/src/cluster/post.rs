@@ -5,13 +5,14 @@
 //!     64 report    map epoch u64 | count u32 | led*         what a node leads, several times in a second
 //!     65 change    bytes                                    a change of the map, for the leader of region 0
 //!     66 transfer  region u64 | replica u64                 hand over the lead of a region
+//!     67 show map  (nothing)                                the map as it is now, by the leader of region 0
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
 //!             | count u32 | replicas* | replicas | count u32 | (replica u64 | lag u64)*
 //!   replicas  count u32 | replica u64*
 //!
 //!   answer    0 | text (why not)  |  kind u8 | ...
 //!     1 done       (nothing)
-//!     2 map        bytes                                    a newer one than that of which the report told
+//!     2 map        bytes                                    a newer one than that of which the report told, or the one asked for
 //!     3 changed    bytes                                    what came of the change
 //!     4 not here   (nothing)                                another leads, or nobody
 //! ```
@@ -36,6 +37,7 @@ const LETTERS: u8 = 64;
 const REPORT: u8 = 64;
 const CHANGE: u8 = 65;
 const TRANSFER: u8 = 66;
+const SHOW_MAP: u8 = 67;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,7 @@ pub enum Letter {
     Report(Report),
     Change(Vec<u8>),
     Transfer { region: u64, to: u64 },
+    ShowMap,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +153,7 @@ impl Letter {
                 out.u64(*region);
                 out.u64(*to);
             }
+            Letter::ShowMap => out.begin(SHOW_MAP),
         }
         out.0.into()
     }
@@ -171,6 +175,7 @@ impl Letter {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
             },
+            SHOW_MAP => Letter::ShowMap,
             tag => return Err(DecodeError::UnknownTag { tag }),
         };
         reader.finish()?;
@@ -323,6 +328,7 @@ mod tests {
         let letters = [
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },
+            Letter::ShowMap,
         ];
         for letter in letters {
             assert_eq!(Letter::decode(&letter.encode()).unwrap(), letter);

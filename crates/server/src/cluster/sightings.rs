@@ -82,7 +82,8 @@ impl ClusterNode {
         }
     }
 
-    fn learn(&self, bytes: &[u8]) {
+    /// Takes over a map that another node has sent.
+    pub(super) fn learn(&self, bytes: &[u8]) {
         match ClusterMap::decode(bytes) {
             Ok(map) if map.cluster() == self.cluster() => {
                 if self.map.learn(map) {

@@ -12,10 +12,10 @@ use cairn_resp::Reply;
 use cairn_store::{Error, Result};
 
 use super::args::{Args, int, is};
-use super::cluster::node;
+use super::cluster::entrance;
 use super::flags::Flag::{Admin, Loading, NoMulti, NoScript, Stale};
 use super::{Command, Flag, Handler, command, help};
-use crate::cluster::ClusterNode;
+use crate::cluster::{ChangeError, ClusterNode};
 use crate::info::CAIRN_VERSION;
 use crate::server::Server;
 
@@ -190,26 +190,29 @@ fn number(text: &[u8]) -> Result<u64> {
 }
 
 /// The node, if it is one of a cluster.
-fn member(server: &Server) -> Result<(&Arc<ClusterNode>, u64)> {
-    let node = node(server)?;
-    match node.own() {
-        Some(own) => Ok((node, own)),
-        None => Err(refused(
+fn member(server: &Server) -> Result<&Arc<ClusterNode>> {
+    entrance(server)?;
+    server.cluster.get().ok_or_else(|| {
+        refused(
             "this node belongs to no cluster yet: see `cairn cluster init` and `cairn cluster add-node`",
-        )),
-    }
+        )
+    })
 }
 
+/// The map with all changes so far, if its leader can be asked, and what is seen of the cluster here.
 fn overview(server: &Server) -> Result<(Arc<ClusterMap>, Arc<Observed>)> {
-    let (node, _) = member(server)?;
-    node.runtime().block_on(node.overview()).map_err(refused)
+    let node = member(server)?;
+    let (map, _) = node.runtime().block_on(node.latest_map());
+    Ok((map, node.observed()))
 }
 
 fn change(server: &Server, change: Change) -> Result<Effect> {
-    let (node, _) = member(server)?;
-    node.runtime()
-        .block_on(node.change(change))
-        .map_err(|error| Error::reply(error.to_string()))
+    let node = member(server)?;
+    let changed = node.runtime().block_on(node.change(change));
+    changed.map_err(|error| match error {
+        ChangeError::Unknown => Error::reply(format!("INDOUBT {error}")),
+        error => refused(error),
+    })
 }
 
 fn fields(pairs: Vec<(&'static str, Reply)>) -> Reply {
@@ -218,28 +221,30 @@ fn fields(pairs: Vec<(&'static str, Reply)>) -> Reply {
 }
 
 fn who_am_i(server: &Server, _: &Args) -> Result<Reply> {
-    let node = node(server)?;
+    let entrance = entrance(server)?;
     let Addresses {
         clients,
         advertised,
         peers,
-    } = node.addresses();
+    } = entrance.addresses().clone();
+    let identity = entrance.identity().map_err(refused)?;
+    let (cluster, own) = match &identity {
+        Some(identity) => (identity.cluster.to_string(), identity.node),
+        None => (String::new(), 0),
+    };
+    let holds_data = entrance.holds_data().map_err(refused)?;
     let values = &server.settings.values;
     let is_secured =
         !values.get("cluster-secret").is_empty() || values.get("tls-cluster") == b"yes";
     let flag = |is: bool| Reply::Int(i64::from(is));
     let port = |port: u16| Reply::Int(i64::from(port));
-    let cluster = node.own().map(|_| node.map().cluster());
     let mut told = vec![
         ("cairn", Reply::bulk(CAIRN_VERSION)),
         ("layout", port(NEWEST)),
         ("run", Reply::bulk(server.run_id.clone())),
-        (
-            "cluster",
-            Reply::bulk(cluster.map_or(String::new(), |cluster| cluster.to_string())),
-        ),
-        ("node", Reply::bulk(node.own().unwrap_or(0).to_string())),
-        ("data", flag(node.holds_data())),
+        ("cluster", Reply::bulk(cluster)),
+        ("node", own.into()),
+        ("data", flag(holds_data)),
         ("secured", flag(is_secured)),
         ("host", Reply::bulk(clients.host)),
         ("port", port(clients.port)),
@@ -256,18 +261,16 @@ fn who_am_i(server: &Server, _: &Args) -> Result<Reply> {
 }
 
 fn found(server: &Server, args: &Args) -> Result<Reply> {
-    let node = node(server)?;
+    let entrance = entrance(server)?;
     let Change::Found(foundation) = decoded(args[2])? else {
         return Err(refused("this is no foundation of a cluster"));
     };
-    node.runtime()
-        .block_on(node.found(foundation))
-        .map_err(refused)?;
+    entrance.found(foundation).map_err(refused)?;
     Ok(Reply::Ok)
 }
 
 fn join(server: &Server, args: &Args) -> Result<Reply> {
-    let node = node(server)?;
+    let entrance = entrance(server)?;
     let (cluster, own) = (number(args[2])?, number(args[3])?);
     let rest = args.rest(4);
     if !rest.len().is_multiple_of(3) {
@@ -279,9 +282,7 @@ fn join(server: &Server, args: &Args) -> Result<Reply> {
         let port = u16::try_from(int(peer[2])?).map_err(|_| Error::NOT_INTEGER)?;
         peers.push((number(peer[0])?, Peer { host, port }));
     }
-    node.runtime()
-        .block_on(node.join(cluster, own, peers))
-        .map_err(refused)?;
+    entrance.join(cluster, own, peers).map_err(refused)?;
     Ok(Reply::Ok)
 }
 
@@ -476,7 +477,7 @@ fn regions(server: &Server, _: &Args) -> Result<Reply> {
 
 fn place(server: &Server, args: &Args) -> Result<Reply> {
     let region = number(args[2])?;
-    let (node, _) = member(server)?;
+    let node = member(server)?;
     let raft = node.raft();
     let confirmed = node.runtime().block_on(raft.read_barrier(region));
     confirmed.map_err(|error| refused(format_args!("region {region}: {error}")))?;
@@ -486,7 +487,7 @@ fn place(server: &Server, args: &Args) -> Result<Reply> {
 
 fn checksum(server: &Server, args: &Args) -> Result<Reply> {
     let (region, index) = (number(args[2])?, number(args[3])?);
-    let (node, _) = member(server)?;
+    let node = member(server)?;
     let began = Instant::now();
     while applied_index(node, region)? < index {
         if began.elapsed() > CATCHING_UP || server.is_stopping() {

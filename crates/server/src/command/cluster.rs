@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cairn_cluster::{Alone, Answer, ClusterMap, Observed, View};
+use cairn_cluster::{Addresses, Alone, Answer, ClusterMap, Observed, View};
 use cairn_resp::Reply;
 use cairn_store::{Error, Patience, Result, SLOTS, WriteTxn, keyspace, slot};
 
@@ -13,7 +13,7 @@ use super::args::{Args, int};
 use super::flags::Flag::{Admin, Connection, Fast, Loading, NoAsyncLoading, NoScript, Stale};
 use super::{Command, Flag, Handler, command, help};
 use crate::address::Endpoint;
-use crate::cluster::ClusterNode;
+use crate::cluster::Entrance;
 use crate::server::Server;
 use crate::session::Session;
 
@@ -274,7 +274,7 @@ const EPOCH: &str = "the epoch of a cluster's map rises with each change by itse
 const REMOVE: &str = "a node is drained and let go by `cairn cluster remove-node`";
 
 fn done_otherwise(session: &mut Session, args: &Args) -> Result<Reply> {
-    node(&session.server)?;
+    entrance(&session.server)?;
     let asked = args[1].to_ascii_lowercase();
     let found = OTHERWISE.iter().find(|(name, _)| name.as_bytes() == asked);
     let (name, how) = found.ok_or(Error::SYNTAX)?;
@@ -284,8 +284,9 @@ fn done_otherwise(session: &mut Session, args: &Args) -> Result<Reply> {
     )))
 }
 
-pub fn node(server: &Server) -> Result<&Arc<ClusterNode>> {
-    server.cluster.get().ok_or(Error::fixed(DISABLED))
+/// By which the server is a node of a cluster, or may become one.
+pub fn entrance(server: &Server) -> Result<&Entrance> {
+    server.entrance.get().ok_or(Error::fixed(DISABLED))
 }
 
 /// What a node knows of its cluster at a moment, and who asks.
@@ -294,7 +295,7 @@ struct Seen {
     own: Option<u64>,
     map: Arc<ClusterMap>,
     observed: Arc<Observed>,
-    addresses: cairn_cluster::Addresses,
+    addresses: Addresses,
     name: String,
     tls: bool,
     replica_reads: bool,
@@ -308,12 +309,13 @@ enum Face<'s> {
 impl Seen {
     fn by(session: &Session) -> Result<Seen> {
         let server = &session.server;
-        let node = node(server)?;
+        let entrance = entrance(server)?;
+        let node = server.cluster.get();
         Ok(Seen {
-            own: node.own(),
-            map: node.map(),
-            observed: node.observed(),
-            addresses: node.addresses(),
+            own: node.map(|node| node.id()),
+            map: node.map(|node| node.map()).unwrap_or_default(),
+            observed: node.map(|node| node.observed()).unwrap_or_default(),
+            addresses: entrance.addresses().clone(),
             name: server.run_id.clone(),
             tls: is_encrypted(session),
             replica_reads: server.settings.values.get("cluster-replica-reads") == b"yes",
@@ -362,23 +364,23 @@ fn reply(answer: Answer) -> Reply {
 
 fn asking(session: &mut Session, _: &Args) -> Result<Reply> {
     // No slot is ever served by two nodes, so there is nothing that the next command could be asked for.
-    node(&session.server).map(|_| Reply::Ok)
+    entrance(&session.server).map(|_| Reply::Ok)
 }
 
 fn readonly(session: &mut Session, _: &Args) -> Result<Reply> {
-    node(&session.server)?;
+    entrance(&session.server)?;
     session.reads_replicas = true;
     Ok(Reply::Ok)
 }
 
 fn readwrite(session: &mut Session, _: &Args) -> Result<Reply> {
-    node(&session.server)?;
+    entrance(&session.server)?;
     session.reads_replicas = false;
     Ok(Reply::Ok)
 }
 
 fn helped(session: &mut Session, args: &Args) -> Result<Reply> {
-    node(&session.server)?;
+    entrance(&session.server)?;
     help(session, args)
 }
 
@@ -453,16 +455,16 @@ fn unknown_node(name: &[u8]) -> Error {
 }
 
 fn save_config(session: &mut Session, _: &Args) -> Result<Reply> {
-    node(&session.server).map(|_| Reply::Ok)
+    entrance(&session.server).map(|_| Reply::Ok)
 }
 
 fn keyslot(session: &mut Session, args: &Args) -> Result<Reply> {
-    node(&session.server)?;
+    entrance(&session.server)?;
     Ok(Reply::Int(i64::from(slot(args[2]))))
 }
 
 fn count_keys(server: &Server, args: &Args) -> Result<Reply> {
-    node(server)?;
+    entrance(server)?;
     let slot = slot_of(int(args[2])?).ok_or(Error::fixed("ERR Invalid slot"))?;
     let mut keys = 0;
     visit_keys(server, slot, |_| {
@@ -473,7 +475,7 @@ fn count_keys(server: &Server, args: &Args) -> Result<Reply> {
 }
 
 fn get_keys(server: &Server, args: &Args) -> Result<Reply> {
-    node(server)?;
+    entrance(server)?;
     let (slot, most) = (slot_of(int(args[2])?), int(args[3])?);
     let (Some(slot), Ok(most)) = (slot, usize::try_from(most)) else {
         return Err(Error::fixed("ERR Invalid slot or number of keys"));

@@ -84,9 +84,9 @@ impl fmt::Display for Address {
     }
 }
 
-trait Stream: Read + Write {}
+trait Stream: Read + Write + Send {}
 
-impl<T: Read + Write> Stream for T {}
+impl<T: Read + Write + Send> Stream for T {}
 
 pub struct Client {
     address: Address,
