@@ -123,7 +123,7 @@ pub fn inspect_stored(
 /// Where the rows are read: in a transaction, or in the engine alone.
 trait RowSource {
     fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>>;
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows;
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows>;
     /// See [`ReadTxn::step`].
     fn step(&self) -> Result<()>;
 }
@@ -133,7 +133,7 @@ impl RowSource for ReadTxn {
         self.row(family, key)
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
         self.rows(family, lower, upper, Direction::Forward)
     }
 
@@ -147,8 +147,8 @@ impl RowSource for Engine {
         Ok(self.get(family, key)?.map(Row::Stored))
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
-        self.rows(None, family, lower, upper, Direction::Forward)
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        Ok(self.rows(None, family, lower, upper, Direction::Forward))
     }
 
     fn step(&self) -> Result<()> {
@@ -256,7 +256,7 @@ impl<S: RowSource> Subject<'_, S> {
     fn staged_versions(&self) -> Result<Vec<u64>> {
         let prefix = SystemKind::Staging.prefix();
         let end = row::prefix_end(&prefix).unwrap_or_default();
-        let mut rows = self.source.rows(Family::Meta, &prefix, &end);
+        let mut rows = self.source.rows(Family::Meta, &prefix, &end)?;
         let mut staged = Vec::new();
         while let Some((row_key, value)) = rows.next()? {
             self.source.step()?;

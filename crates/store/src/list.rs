@@ -182,7 +182,7 @@ impl List {
     }
 
     /// Walks the rows at these positions; their values are the elements.
-    pub fn rows(&self, txn: &ReadTxn, positions: Range<u64>, direction: Direction) -> Rows {
+    pub fn rows(&self, txn: &ReadTxn, positions: Range<u64>, direction: Direction) -> Result<Rows> {
         let lower = self.row_key(self.head + positions.start);
         let upper = self.row_key(self.head + positions.end);
         txn.rows(Family::Data, &lower, &upper, direction)
@@ -219,7 +219,7 @@ impl List {
         if positions.is_empty() {
             return Ok(());
         }
-        let mut rows = self.rows(txn, positions.clone(), from.direction());
+        let mut rows = self.rows(txn, positions.clone(), from.direction())?;
         for _ in positions {
             txn.step()?;
             let (row_key, element) = rows.next()?.ok_or_else(missing)?;

@@ -539,14 +539,10 @@ impl ReadTxn {
     }
 
     /// Walks the rows in `[lower, upper)`, changes of this transaction included.
-    pub fn rows(&self, family: Family, lower: &[u8], upper: &[u8], direction: Direction) -> Rows {
-        let engine = self.store.engine();
-        engine.rows(Some(&self.batch), family, lower, upper, direction)
-    }
-
-    /// The same where much may have been changed just now, deleted too: a walk has to look at all of that before it
-    /// begins, which is not for a connection's thread if there is much.
-    pub fn walk(
+    ///
+    /// A walk has to put in order what was changed just now, deleted too, before it begins. If that is much, it is not
+    /// for a connection's thread.
+    pub fn rows(
         &self,
         family: Family,
         lower: &[u8],
@@ -554,11 +550,12 @@ impl ReadTxn {
         direction: Direction,
     ) -> Result<Rows> {
         self.may_walk(family, lower, upper)?;
-        Ok(self.rows(family, lower, upper, direction))
+        let engine = self.store.engine();
+        Ok(engine.rows(Some(&self.batch), family, lower, upper, direction))
     }
 
     /// An error if a walk had better be begun on a thread of its own.
-    pub(crate) fn may_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<()> {
+    fn may_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<()> {
         let before = || self.store.engine().before_walk(family, lower, upper);
         match !self.is_patient() && before() > SHORT_WORK as usize {
             true => Err(Error::TooLong),
@@ -567,9 +564,10 @@ impl ReadTxn {
     }
 
     /// The same as [`ReadTxn::rows`] for rows that are too many to be kept in memory.
-    pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+    pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        self.may_walk(family, lower, upper)?;
         let engine = self.store.engine();
-        engine.passing_rows(Some(&self.batch), family, lower, upper)
+        Ok(engine.passing_rows(Some(&self.batch), family, lower, upper))
     }
 
     /// The same for all rows of a collection that are few: see [`cairn_engine::FEW`].

@@ -280,6 +280,7 @@ impl Machine for RegionMachine {
                 attendant.take_away(region);
                 let installed = regions.install(&applied, incoming);
                 attendant.bring_back(region);
+                tracing::info!("region {region}: a snapshot was put in place");
                 if let (MAP_REGION, Some(map)) = (region, stored_map(&regions)?) {
                     attendant.learn(map);
                 }

@@ -502,7 +502,7 @@ fn visit_keys(server: &Server, slot: u16, mut visit: impl FnMut(&[u8]) -> bool) 
     };
     let mut txn = WriteTxn::new(server.store.clone(), region.clone(), Patience::Long);
     txn.begin(0);
-    let mut walk = keyspace::Walk::in_slot(&txn, slot);
+    let mut walk = keyspace::Walk::in_slot(&txn, slot)?;
     while let Some(met) = walk.next()? {
         txn.step()?;
         if !met.has_expired(txn.now_ms()) && !visit(met.name) {

@@ -14,7 +14,7 @@ use crate::testing::open_store;
 
 fn elements(txn: &ReadTxn, name: &[u8]) -> Vec<Vec<u8>> {
     let list = List::open(txn, name).unwrap();
-    let mut rows = list.rows(txn, 0..list.len(), Direction::Forward);
+    let mut rows = list.rows(txn, 0..list.len(), Direction::Forward).unwrap();
     let mut elements = Vec::new();
     while let Some((_, element)) = rows.next().unwrap() {
         elements.push(element.to_vec());
