@@ -185,7 +185,7 @@ fn nodes_come_and_go_while_clients_write() {
         let address = cluster.fleet.node(3).addr();
         let added = cluster
             .administrator
-            .order_at(0, &["add-node", "--new", &address]);
+            .order_at(0, &["add-node", "--address", &address]);
         assert!(added.is_ok(), "{added:?}");
         until("the new node gets its share", || {
             let status = cluster.administrator.status();

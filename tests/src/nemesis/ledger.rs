@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cluster_client::{ClusterClient, Reached};
-use super::{RECOVERY, slot};
+use super::{Ending, RECOVERY, slot};
 use crate::client::Value;
 
 #[derive(Clone, Debug, Default)]
@@ -47,8 +47,10 @@ impl Ledger {
                 scope.spawn(move || write(client, key, over))
             });
             let writers: Vec<_> = writers.collect();
-            let result = meanwhile();
-            over.store(true, Ordering::Relaxed);
+            let result = {
+                let _end = Ending(&over);
+                meanwhile()
+            };
             let pages = writers
                 .into_iter()
                 .map(|writer| writer.join().expect("a page"));

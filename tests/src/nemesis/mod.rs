@@ -54,6 +54,15 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Tells others that it is over, also when what they accompany panics: they would go on for ever.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Lets clients work while `trouble` lasts, and reads everything once more at the end.
 ///
 /// Clients come by the addresses that `seeds` names. Each waits for an answer no longer than `patience`.
@@ -82,8 +91,10 @@ pub fn run(
             })
         });
         let workers: Vec<_> = workers.collect();
-        trouble();
-        over.store(true, Ordering::Relaxed);
+        {
+            let _end = Ending(&over);
+            trouble();
+        }
         let mut history = History::default();
         for worker in workers {
             history.merge(worker.join().expect("a client does not panic"));
