@@ -42,6 +42,11 @@ start_nodes() {
     done
 }
 
+# How many nodes clients hear of.
+leaders() {
+    redis-cli -p "${cluster_ports[0]}" CLUSTER SLOTS | grep -xF -f <(printf '%s\n' "${cluster_ports[@]}") | sort -u | wc -l
+}
+
 # Of three nodes that may fail: Cairn's three, or three masters of Redis with a replica each.
 start_cluster() {
     local addresses
@@ -49,14 +54,17 @@ start_cluster() {
     if [[ ${1-} == --redis ]]; then
         start_nodes 6 redis-server --save "" --cluster-enabled yes --cluster-node-timeout 1000
         addresses=("${cluster_ports[@]/#/127.0.0.1:}")
-        redis-cli --cluster create "${addresses[@]}" --cluster-replicas 1 --cluster-yes >/dev/null
+        redis-cli --cluster create "${addresses[@]}" --cluster-replicas 1 --cluster-yes >/dev/null 2>&1
         # Until then a replica has never heard of its master, and does not take over.
         sleep 5
     else
         local binary=${CAIRN_BIN:-$here/../../target/release/cairn}
         start_nodes 3 "$binary" serve --cluster-enabled yes
         addresses=("${cluster_ports[@]/#/127.0.0.1:}")
-        "$binary" cluster init --nodes "$(IFS=,; echo "${addresses[*]}")"
+        "$binary" cluster init --nodes "$(IFS=,; echo "${addresses[*]}")" >/dev/null 2>&1
+        # Clients hear of nodes that lead something, and the first node leads everything at first.
+        local limit=300
+        until (($(leaders) == 3 || limit-- == 0)); do sleep 0.2; done
     fi
     cluster="${addresses[*]}"
 }

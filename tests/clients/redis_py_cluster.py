@@ -12,7 +12,7 @@ import time
 import traceback
 
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 KEYS = [f"key:{n}" for n in range(200)]
 RECOVERY_SECONDS = 20
@@ -49,7 +49,7 @@ def survives_the_death_of_a_node(r, pid):
             r.set(key, number)
             possible[key] = {str(number)}
             in_a_row += 1
-        except (RedisError, OSError):
+        except (RedisError, RedisClusterException, OSError):
             # It may have been done.
             possible[key].add(str(number))
             errors += 1
