@@ -64,7 +64,9 @@ pub(crate) struct Group {
     pub replica: u64,
     pub raft: Raft<Types, StateMachine>,
     pub log: RegionLog,
-    pub barrier: Barrier,
+    pub barrier: Arc<Barrier>,
+    /// For those who read while another leads.
+    pub following: Arc<Barrier>,
     pub incoming: Incoming,
     pub config: Arc<Config>,
     /// When it was started, if it had voted before: see `votes`.
@@ -122,7 +124,8 @@ impl Group {
             replica,
             raft,
             log,
-            barrier: Barrier::default(),
+            barrier: Arc::default(),
+            following: Arc::default(),
             incoming: Incoming::default(),
             config,
             returned,

@@ -51,5 +51,5 @@ pub use machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 pub use node::Node;
 pub use propose::MAX_PAYLOAD;
 pub use runtime::Later;
-pub use tcp::{Identity, Tcp};
+pub use tcp::{Identity, Tcp, Tls};
 pub use transport::{CallError, Service, Transport};

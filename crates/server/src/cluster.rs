@@ -1,8 +1,10 @@
 //! What joins the layers of a cluster: Raft below, the engine beside it. `node` tells the story.
 
+mod acknowledged;
 mod committer;
 mod director;
 mod founding;
+pub mod functions;
 pub mod gate;
 mod known_map;
 mod machine;
@@ -10,6 +12,8 @@ mod node;
 mod overview;
 mod placements;
 pub mod post;
+pub mod proxy;
+mod publish;
 mod replicas;
 mod settings;
 mod sightings;

@@ -313,6 +313,11 @@ impl Config {
         Ok(())
     }
 
+    /// What is set now.
+    pub fn with_values<T>(&self, read: impl FnOnce(&Values) -> T) -> T {
+        read(&self.values.read())
+    }
+
     /// Writes what is set now into the configuration file, and the users unless they have a file of their own.
     pub fn rewrite(&self, acl: &Acl) -> Result<(), String> {
         let Some(path) = &self.file else {

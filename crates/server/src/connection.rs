@@ -5,6 +5,7 @@
 //! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
+mod forwarding;
 mod running;
 
 use std::ops::Range;
@@ -24,8 +25,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::acl::Reason;
 use crate::client::Entered;
-use crate::command::{self, Args, Command, Flag};
+use crate::cluster::gate::{self, Patience};
+use crate::command::{self, Args, Command, Flag, Handler};
+use crate::guest::Guest;
 use crate::observe::Ran;
+use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
@@ -178,6 +182,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// One whose input is what a guest has brought; it ends with that.
+    pub fn of_guest(mut self, guest: Guest) -> Self {
+        self.session.serve_guest(guest.protocol, guest.patience);
+        self.input = guest.requests;
+        self
+    }
+
     pub async fn serve(mut self) {
         // Gone is how most connections end.
         if self.serve_until_gone().await.is_ok() {
@@ -214,6 +225,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Ok(Parsed::Incomplete { need }) => {
                     self.flush().await?;
+                    if self.session.guest_patience.is_some() {
+                        return Ok(());
+                    }
                     self.read(need).await?;
                 }
                 Err(error) => {
@@ -483,9 +497,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn settle(&mut self) {
         self.gulp.commands = 0;
         let mut failures = Vec::new();
+        let mut patience = Patience::default();
         for PendingReply { place, outcome } in &self.gulp.pending {
             if let (Err(reason), Some(place)) = (outcome.wait().await, place) {
-                failures.push((place.clone(), reason));
+                let moved = match outcome.has_moved() {
+                    Some(slot) => gate::moved(&self.session.server, slot, &mut patience).await,
+                    None => None,
+                };
+                failures.push((place.clone(), moved.unwrap_or(reason)));
             }
         }
         self.gulp.pending.clear();
@@ -556,6 +575,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.write_reply(Reply::Simple("QUEUED"))?;
                 } else {
                     let sends = self.sends;
+                    if self.session.server.store.is_replicated() {
+                        self.note_write(command, &args);
+                    }
                     self.execute(command, args).await?;
                     let has_failed = self.sends == sends && self.count_error();
                     self.count_call(command, &args, has_failed);
@@ -580,6 +602,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(())
+    }
+
+    /// Remembers which region the command may write to; if it does not say, all that this node leads.
+    fn note_write(&mut self, command: &Command, args: &Args<'_>) {
+        if !command.is_write() && !matches!(command.handler, Handler::Unit(_)) {
+            return;
+        }
+        let slot = match &self.session.queue {
+            Some(queue) => queue.slot(),
+            None => route::slot_of(command, args),
+        };
+        let server = self.session.server.clone();
+        match slot.get() {
+            Ok(Some(slot)) => {
+                let region = route::number_of(&server, slot);
+                region
+                    .into_iter()
+                    .for_each(|region| self.session.note_write(region));
+            }
+            Ok(None) => {
+                let regions = server.store.regions();
+                regions
+                    .led()
+                    .for_each(|region| self.session.note_write(region.id()));
+            }
+            Err(_) => {}
+        }
     }
 
     /// A command was refused: if it is among those after MULTI, there will be no transaction.
@@ -681,11 +730,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
         }
+        if self.session.server.store.is_replicated() {
+            self.check_route(command, args)?;
+        }
         let running = &self.session.server.scripts.running;
         if running.is_busy() && !command.has(Flag::AllowBusy) {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether a command that does not run over a turn now is about a slot of this node; others are asked when they do.
+    fn check_route(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
+        let is_queued = self.is_queued(command);
+        if is_queued && self.forwards() {
+            return route::slot_of(command, args).get().map(drop);
+        }
+        if !is_queued && !matches!(command.handler, Handler::Session(_)) {
+            return Ok(());
+        }
+        match route::of_call(&self.session.server, command, args) {
+            // It may be known when the transaction runs.
+            Err(Detour::Wait(_)) if is_queued => Ok(()),
+            region => Ok(region.map(drop)?),
+        }
+    }
+
+    /// Whether the command is one of those between MULTI and EXEC.
+    fn is_queued(&self, command: &Command) -> bool {
+        self.session.queue.is_some() && !command.runs_at_once()
     }
 
     /// Whether this client may use the command at all.
@@ -720,10 +793,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn check_permission(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
         let session = &self.session;
-        let is_queued = session.queue.is_some() && !command.runs_at_once();
         match session.user().check(command, args) {
             Ok(()) => Ok(()),
-            Err(denial) if denial.reason == Reason::Unnamed && is_queued => Ok(()),
+            Err(denial) if denial.reason == Reason::Unnamed && self.is_queued(command) => Ok(()),
             Err(denial) => {
                 session.client.runs(command);
                 session.note_denial(&denial, command, args, session.context());

@@ -230,11 +230,15 @@ fn commit_long(
 ) -> Result<()> {
     let mut served = Vec::new();
     let result = commit_part(server, txn, held, client, &mut served);
+    let has_changed = result.is_ok() && functions.is_some();
     if let (Ok(()), Some(functions)) = (&result, functions) {
         server.scripts.functions.install(functions);
     }
     held.let_go();
     settle_served(served);
+    if has_changed && let Some(node) = server.cluster.get() {
+        node.spread_functions(server);
+    }
     result
 }
 

@@ -14,6 +14,7 @@ use crate::blocked::Blocked;
 use crate::client::Clients;
 use crate::cluster::{ClusterNode, Entrance};
 use crate::config::{Config, Live, Settings};
+use crate::guest::Visit;
 use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
@@ -53,6 +54,8 @@ pub struct Server {
     pub moves: Moves,
     /// Where other regions are led; none unless this is a node of a cluster.
     pub directory: OnceLock<Box<dyn Directory>>,
+    /// Takes guests to a thread that serves them; none before there are such threads.
+    pub reception: OnceLock<Box<dyn Fn(Visit) + Send + Sync>>,
     /// By which this server comes to be a node of a cluster; none unless it may.
     pub entrance: OnceLock<Entrance>,
     /// The node that it is, once it belongs to a cluster.
@@ -97,6 +100,7 @@ impl Server {
             interest,
             moves: Moves::default(),
             directory: OnceLock::new(),
+            reception: OnceLock::new(),
             entrance: OnceLock::new(),
             cluster: OnceLock::new(),
             stats: Stats::default(),

@@ -21,8 +21,8 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Store,
-    WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
+    Store, WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -38,6 +38,9 @@ use crate::unit::{Scope, Unit};
 
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
+
+/// How an error begins after which a client may send the same again.
+const TRY_AGAIN: &str = "TRYAGAIN";
 
 /// The part of a thread that runs commands.
 pub struct Worker {
@@ -100,7 +103,7 @@ impl Turn {
             txn: WriteTxn::new(store.clone(), region.clone(), Patience::Short),
             held: store.latches().none(),
             served: Vec::new(),
-            outcome: Rc::default(),
+            outcome: Rc::new(Outcome::of(region)),
         }
     }
 
@@ -114,9 +117,29 @@ impl Turn {
 pub struct Outcome {
     result: RefCell<Option<Result<(), String>>>,
     waiting: RefCell<Vec<Waker>>,
+    /// A slot of the region that the turn was about.
+    slot: Option<u16>,
 }
 
 impl Outcome {
+    fn of(region: &Region) -> Outcome {
+        let slots = region.slots();
+        Outcome {
+            slot: (!slots.is_empty()).then_some(slots.start),
+            ..Outcome::default()
+        }
+    }
+
+    /// If certainly nothing was done because others lead by now, a slot of those that they do.
+    pub fn has_moved(&self) -> Option<u16> {
+        let result = self.result.borrow();
+        let refused = |result: &Result<(), String>| {
+            let text = result.as_ref().err();
+            text.is_some_and(|text| text.starts_with(TRY_AGAIN))
+        };
+        self.slot.filter(|_| result.as_ref().is_some_and(refused))
+    }
+
     /// Waits for the end of the turn.
     pub async fn wait(&self) -> Result<(), String> {
         std::future::poll_fn(|context| match &*self.result.borrow() {
@@ -172,6 +195,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
+    /// It reads, and a replica will do that another node leads.
+    pub from_replica: bool,
 }
 
 impl Call<'_> {
@@ -262,6 +287,12 @@ impl Worker {
             Err(Detour::Wait(unready)) => return Step::Unready(unready),
             Err(Detour::Refused(error)) => return finish(call, Err(error), out),
         };
+        let region = call.from_replica.then(|| turn.txn.region().clone());
+        let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
+            None => None,
+            Some(Ok(still)) => still,
+            Some(Err(error)) => return finish(call, Err(error), out),
+        };
         let before = out.len();
         turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
@@ -277,9 +308,29 @@ impl Worker {
             // What others have changed may show in a part of what it has read.
             turn.txn.undo();
             out.truncate(before);
-            return finish(call, Err(EngineError::Outdated.into()), out);
+            return Step::Unready(Unready::Unconfirmed(turn.txn.region().id()));
         }
         step
+    }
+
+    /// Keeps a replica as it is while a command reads it; where this node leads, latches do.
+    fn hold_still<'r>(
+        &self,
+        region: &'r Arc<Region>,
+        call: &Call<'_>,
+    ) -> Result<Option<Still<'r>>> {
+        if region.is_led() || Arc::ptr_eq(region, self.store().home()) {
+            return Ok(None);
+        }
+        let still = self.store().read_replica(region)?;
+        match still {
+            Some(still) => Ok(Some(still)),
+            // It has gone just now.
+            None => match route::of_call(&self.server, call.command, &call.args) {
+                Ok(_) => Err(EngineError::NotLeading.into()),
+                Err(detour) => Err(detour.into()),
+            },
+        }
     }
 
     /// The part of the turn that a command is for.
@@ -290,6 +341,12 @@ impl Worker {
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
+        if call.from_replica {
+            let region = route::of_read(&self.server, call.command, &call.args)?;
+            if !region.is_led() {
+                return Ok(turns.enter(self.store(), &region));
+            }
+        }
         let region = route::of_call(&self.server, call.command, &call.args)?;
         let turn = turns.enter(self.store(), &region);
         // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
@@ -428,12 +485,22 @@ impl Worker {
                 Step::Done
             }
             Err(Error::TooLong) => Step::TooLong,
+            Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
+                drop(turns);
+                self.run_unit(unit, session, request, out)
+            }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
                 Writer::new(out, session.protocol).error(error_text(&error));
                 Step::Done
             }
         }
+    }
+
+    /// Whether a unit turned out to be about keys of another region than this.
+    fn is_elsewhere(&self, unit: &dyn Unit, region: &Arc<Region>) -> bool {
+        let found = || route::of_unit(&self.server, unit);
+        self.is_replicated && found().is_ok_and(|found| !Arc::ptr_eq(&found, region))
     }
 
     fn turn_of_unit<'t>(
@@ -590,6 +657,9 @@ pub fn start_unit(
     let mut scope = Scope::new(session, txn, held);
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
     let functions = scope.functions.take();
+    if let Some(slot) = scope.found {
+        unit.is_about(slot);
+    }
     session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");
@@ -683,7 +753,7 @@ pub fn error_text(error: &Error) -> Vec<u8> {
 /// again by itself; what was certainly not done, by one on which clients do.
 pub fn engine_error_text(error: &EngineError) -> String {
     match error {
-        EngineError::NotLeading | EngineError::Outdated => format!("TRYAGAIN {error}"),
+        EngineError::NotLeading | EngineError::Outdated => format!("{TRY_AGAIN} {error}"),
         EngineError::InDoubt => format!("INDOUBT {error}"),
         other => format!("ERR {other}"),
     }

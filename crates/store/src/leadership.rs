@@ -44,7 +44,9 @@ impl Store {
             let databases = Databases::new(self.database_count());
             databases.reload(self.engine(), placed.id)?;
             let slots = placed.slots.clone();
-            regions.push(Region::new(placed.id, slots, placed.epoch, databases));
+            let readers = self.engine().readers_of(placed.id);
+            let region = Region::new(placed.id, slots, placed.epoch, databases, readers);
+            regions.push(region);
         }
         let regions = Regions::of(regions);
         if let Some((one, other)) = regions.overlap() {

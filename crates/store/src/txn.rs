@@ -22,6 +22,7 @@ use cairn_engine::{Batch, Commit, Direction, EngineError, Family, Moment, Rows, 
 
 use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
+use crate::excerpts::Excerpts;
 use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
@@ -519,6 +520,13 @@ impl ReadTxn {
                 Some(Row::Stored(Value::Kept(kept)))
             }
         }
+    }
+
+    /// What was lately read of lists. A transaction that has changed elements, or reads a replica of what another node leads,
+    /// must neither rely on it nor add to it.
+    pub(crate) fn excerpts(&self) -> Option<&Excerpts> {
+        let is_all_committed = !self.batch.has_changes_in(Family::Data);
+        (is_all_committed && self.lead.is_some()).then(|| self.store.excerpts())
     }
 
     /// The rows that are in memory, for those who look at many in a moment. Commits wait meanwhile.

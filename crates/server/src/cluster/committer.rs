@@ -1,12 +1,14 @@
 //! What the store commits, as proposals to a region's Raft group.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
 
-use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Maxima};
+use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Maxima, Underway};
 use cairn_raft::{Node, Outcome, ReadLease};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::machine::{WRONG_EPOCH, rows_entry};
 
@@ -60,19 +62,22 @@ impl Committer for RaftCommitter {
             timestamp_ms,
         };
         let payload = rows_entry(self.region, &batch, maxima);
-        let (told, outcome) = oneshot::channel();
-        let told = Told(Some(told));
-        let (raft, doubt) = (self.raft.clone(), self.doubt.clone());
+        let raft = self.raft.clone();
         let (region, term, epoch) = (self.region, self.term, self.epoch);
-        self.runtime.spawn(async move {
-            let outcome = raft.propose(region, term, epoch, payload).await;
-            if outcome == Outcome::Unknown {
-                // Before anybody lets go of the latches.
-                doubt.raise();
-            }
-            told.send(result(outcome));
+        let outcome = async move { raft.propose(region, term, epoch, payload).await };
+        let mut proposal = Box::pin(Proposal {
+            outcome: Box::pin(outcome),
+            doubt: Some(self.doubt.clone()),
+            runtime: self.runtime.clone(),
         });
-        Commit::Pending(outcome)
+        // Now it is on its way, whoever waits for it and when: others may be proposed meanwhile. Its time limit is for
+        // the cluster's threads to look after.
+        let _context = self.runtime.enter();
+        let first = proposal.as_mut();
+        match first.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Commit::Done(result),
+            Poll::Pending => Commit::Underway(proposal),
+        }
     }
 
     fn may_read(&self) -> bool {
@@ -80,22 +85,39 @@ impl Committer for RaftCommitter {
     }
 }
 
-/// Tells what became of a commit. If nobody will know any more, because the server ends, it tells that.
-struct Told(Option<oneshot::Sender<Result<(), EngineError>>>);
+/// A batch that was proposed.
+struct Proposal {
+    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    /// None once it is known what became of it.
+    doubt: Option<Arc<Doubt>>,
+    runtime: Handle,
+}
 
-impl Told {
-    fn send(mut self, result: Result<(), EngineError>) {
-        if let Some(told) = self.0.take() {
-            // Whoever waited may be gone.
-            told.send(result).ok();
+impl Future for Proposal {
+    type Output = Result<(), EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.outcome.as_mut().poll(context));
+        // Whoever waits lets go of the latches afterwards.
+        if let (Some(doubt), Outcome::Unknown) = (self.doubt.take(), &outcome) {
+            doubt.raise();
         }
+        Poll::Ready(result(outcome))
     }
 }
 
-impl Drop for Told {
+impl Underway for Proposal {
+    fn wait(self: Pin<Box<Self>>) -> Result<(), EngineError> {
+        let runtime = self.runtime.clone();
+        runtime.block_on(self)
+    }
+}
+
+/// One for whom nobody waits any more may still be applied.
+impl Drop for Proposal {
     fn drop(&mut self) {
-        if let Some(told) = self.0.take() {
-            told.send(Err(EngineError::InDoubt)).ok();
+        if let Some(doubt) = self.doubt.take() {
+            doubt.raise();
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::machine::{change_entry, rows_entry};
 use super::node::ClusterNode;
 use super::post::{Answer, Letter};
+use super::publish;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// A new leader of region 0 waits until it has heard of the others.
@@ -112,6 +113,19 @@ impl ClusterNode {
                 Ok(()) => Answer::Done,
                 Err(error) => Answer::Refused(error.to_string()),
             },
+            Letter::Publish(messages) => {
+                let server = self.server();
+                match server.map(|server| publish::show(&server, &messages)) {
+                    Some(Err(error)) => Answer::Refused(error.to_string()),
+                    Some(Ok(())) | None => Answer::Done,
+                }
+            }
+            Letter::Forward(guest) => self.receive(guest).await,
+            Letter::Functions(told) => {
+                self.take_functions(told).await;
+                Answer::Done
+            }
+            Letter::AskFunctions(known) => self.tell_functions(known),
         }
     }
 

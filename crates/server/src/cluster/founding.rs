@@ -40,7 +40,7 @@ pub struct Entrance {
 
 impl Entrance {
     pub fn open(store: &Arc<Store>, settings: &ServerSettings) -> Result<Entrance, String> {
-        let settings = ClusterSettings::of(settings);
+        let settings = ClusterSettings::of(settings)?;
         let listener = TcpListener::bind(settings.listen).map_err(|error| {
             let listen = settings.listen;
             format!("cannot listen for other nodes on {listen}: {error}")

@@ -43,6 +43,29 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
     waited.map_err(|_| Error::fixed(DOWN))
 }
 
+/// Where a client shall go whose command was refused, since others lead the slot by now. Most clients follow that more readily
+/// than they try again. None if it is led here again, or nobody is known to lead it within the time.
+pub async fn moved(server: &Server, slot: u16, patience: &mut Patience) -> Option<String> {
+    wait(server, Unready::NoLeader(slot), patience).await.ok()?;
+    route::moved(server, slot)
+}
+
+/// Waits until this node has applied, of a region that another leads, all that was acknowledged before; false if that
+/// cannot be found out.
+pub async fn catch_up(server: &Server, region: u64) -> bool {
+    let Some(node) = server.cluster.get() else {
+        return false;
+    };
+    if node.settings.reads_stale {
+        return true;
+    }
+    let raft = node.raft.clone();
+    let asked = node
+        .runtime
+        .spawn(async move { raft.follower_barrier(region).await });
+    matches!(asked.await, Ok(Ok(())))
+}
+
 impl ClusterNode {
     /// Waits until it is known who leads the region of a slot, and ready for it.
     async fn news_of(&self, server: &Server, slot: u16) {

@@ -25,10 +25,14 @@ use super::known_map::KnownMap;
 use super::machine::{RegionMachine, stored_map};
 use super::placements::Placements;
 use super::post::{Mailroom, Post};
+use super::proxy::Proxy;
+use super::publish::Publisher;
 use super::settings::ClusterSettings;
 use super::sightings::Sightings;
+use crate::config::Values;
 use crate::route::Directory;
 use crate::server::Server;
+use crate::tls;
 
 pub struct ClusterNode {
     id: u64,
@@ -42,6 +46,12 @@ pub struct ClusterNode {
     pub(super) map: Arc<KnownMap>,
     pub(super) placements: Arc<Placements>,
     pub(super) sightings: Sightings,
+    pub(super) publisher: Publisher,
+    pub(super) proxy: Proxy,
+    /// The place in the log of region 0 at which the functions were as they are known here.
+    pub(super) functions_at: Mutex<u64>,
+    /// Held while others are taken over.
+    pub(super) taking_functions: tokio::sync::Mutex<()>,
     post: Post,
     pub(super) runtime: Handle,
     /// Told when a command may go elsewhere than just now.
@@ -89,6 +99,7 @@ impl ClusterNode {
             cluster: identity.cluster,
             node: identity.node,
             secret: settings.secret.clone(),
+            tls: settings.tls.clone(),
         });
         for (peer, address) in &identity.peers {
             tcp.set_address(*peer, address.clone());
@@ -115,6 +126,10 @@ impl ClusterNode {
             map,
             placements,
             sightings: Sightings::default(),
+            publisher: Publisher::default(),
+            proxy: Proxy::default(),
+            functions_at: Mutex::default(),
+            taking_functions: tokio::sync::Mutex::default(),
             post: Post::new(tcp.clone()),
             runtime: runtime.clone(),
             news: watch::Sender::default(),
@@ -134,6 +149,7 @@ impl ClusterNode {
         node.spawn(node.clone().keep_replicas());
         node.spawn(node.clone().tell_others());
         node.spawn(node.clone().direct());
+        node.spawn(node.clone().follow_functions());
         Ok(node)
     }
 
@@ -170,6 +186,14 @@ impl ClusterNode {
 
     pub fn settings(&self) -> &ClusterSettings {
         &self.settings
+    }
+
+    /// Shows other nodes the certificate that the files hold now, if it shows any.
+    pub fn renew_tls(&self, values: &Values) -> Result<(), String> {
+        if self.settings.tls.is_some() {
+            self.post.renew(tls::between_nodes(values)?);
+        }
+        Ok(())
     }
 
     /// None while the server ends.
@@ -221,6 +245,9 @@ impl ClusterNode {
         }
         for (peer, address) in &found {
             self.post.set_address(*peer, address.clone());
+        }
+        for gone in peers.keys().filter(|peer| !found.contains_key(peer)) {
+            self.post.forget(*gone);
         }
         let identity = Identity {
             cluster: self.cluster,

@@ -4,11 +4,11 @@
 //! taken away before a snapshot replaces it, and a region that is split is cut in the store before whoever proposed the split
 //! learns that it was applied. So nobody reads slots under a region that has given them away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_cluster::ClusterMap;
-use cairn_engine::Regions;
+use cairn_engine::{Descriptor, EngineError, Regions};
 use cairn_store::{Placement, Store};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -22,6 +22,8 @@ pub struct Placements {
     map: Arc<KnownMap>,
     /// Regions whose rows are being replaced. Held by whoever changes what is placed, so that one does at a time.
     away: Mutex<BTreeSet<u64>>,
+    /// What the engine has, as it was last read: to read it may have much drained first.
+    stored: Mutex<BTreeMap<u64, Descriptor>>,
     changed: watch::Sender<()>,
 }
 
@@ -32,6 +34,7 @@ impl Placements {
             regions,
             map,
             away: Mutex::default(),
+            stored: Mutex::default(),
             changed: watch::Sender::default(),
         }
     }
@@ -41,19 +44,26 @@ impl Placements {
         self.changed.subscribe()
     }
 
+    /// What the engine has, whole or not.
+    pub fn stored(&self) -> BTreeMap<u64, Descriptor> {
+        self.stored.lock().clone()
+    }
+
     /// Has the store have what the engine has.
     pub fn update(&self) -> cairn_store::Result<()> {
         let away = self.away.lock();
         self.place_all_but(&away)
     }
 
-    /// Takes a region away for good, before its rows go.
-    pub fn forget(&self, region: u64) {
-        let _away = self.away.lock();
-        self.place(&[], &[region]).ok();
+    /// Removes what there is of a region that has no replica here, on a thread that may wait.
+    pub fn remove(&self, region: u64) -> Result<(), EngineError> {
+        self.take_away(region);
+        let removed = self.regions.remove(region);
+        self.bring_back(region);
+        removed
     }
 
-    /// The same of all, for the end.
+    /// For the end: the store has nothing any more.
     pub fn clear(&self) {
         let _away = self.away.lock();
         let placed = self.store.regions();
@@ -64,6 +74,7 @@ impl Placements {
 
     fn place_all_but(&self, away: &BTreeSet<u64>) -> cairn_store::Result<()> {
         let mut wanted = self.regions.list()?;
+        self.stored.lock().clone_from(&wanted);
         wanted.retain(|region, descriptor| !descriptor.slots.is_empty() && !away.contains(region));
         let placed = self.store.regions();
         let gone = placed.all().map(|region| region.id());

@@ -6,6 +6,10 @@
 //!     65 change    bytes                                    a change of the map, for the leader of region 0
 //!     66 transfer  region u64 | replica u64                 hand over the lead of a region
 //!     67 show map  (nothing)                                the map as it is now, by the leader of region 0
+//!     80 publish   messages (`publish`)                     for those who listen there
+//!     81 forward   guest (`proxy`)                          commands of a client
+//!     82 functions functions (`functions`)                  what they are, by the leader of region 0
+//!     83 ask for functions   place u64                      for the leader of region 0
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
 //!             | count u32 | replicas* | replicas | count u32 | (replica u64 | lag u64)*
 //!   replicas  count u32 | replica u64*
@@ -15,6 +19,8 @@
 //!     2 map        bytes                                    a newer one than that of which the report told, or the one asked for
 //!     3 changed    bytes                                    what came of the change
 //!     4 not here   (nothing)                                another leads, or nobody
+//!    16 replied    bytes                                    what the commands answered
+//!    17 functions  functions (`functions`)                  newer ones than those that are known
 //! ```
 //!
 //! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. So nodes of
@@ -28,9 +34,11 @@ use bytes::Bytes;
 use cairn_cluster::Group;
 use cairn_encoding::DecodeError;
 use cairn_encoding::reader::Reader;
-use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Transport};
+use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Tls, Transport};
 
+use super::functions::Told;
 use super::node::ClusterNode;
+use crate::guest::Guest;
 
 /// The lowest kind of a letter.
 const LETTERS: u8 = 64;
@@ -38,6 +46,10 @@ const REPORT: u8 = 64;
 const CHANGE: u8 = 65;
 const TRANSFER: u8 = 66;
 const SHOW_MAP: u8 = 67;
+const PUBLISH: u8 = 80;
+const FORWARD: u8 = 81;
+const FUNCTIONS: u8 = 82;
+const ASK_FUNCTIONS: u8 = 83;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +58,10 @@ pub enum Letter {
     Change(Vec<u8>),
     Transfer { region: u64, to: u64 },
     ShowMap,
+    Publish(Vec<u8>),
+    Forward(Guest),
+    Functions(Told),
+    AskFunctions(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +71,8 @@ pub enum Answer {
     Map(Vec<u8>),
     Changed(Vec<u8>),
     NotHere,
+    Replied(Vec<u8>),
+    Functions(Told),
 }
 
 /// What a node tells the others of itself.
@@ -95,6 +113,14 @@ impl Post {
 
     pub fn set_address(&self, node: u64, address: String) {
         self.tcp.set_address(node, address);
+    }
+
+    pub fn forget(&self, node: u64) {
+        self.tcp.forget(node);
+    }
+
+    pub fn renew(&self, tls: Tls) {
+        self.tcp.renew(tls);
     }
 }
 
@@ -154,6 +180,22 @@ impl Letter {
                 out.u64(*to);
             }
             Letter::ShowMap => out.begin(SHOW_MAP),
+            Letter::Publish(messages) => {
+                out.begin(PUBLISH);
+                out.0.extend_from_slice(messages);
+            }
+            Letter::Forward(guest) => {
+                out.begin(FORWARD);
+                guest.encode(&mut out.0);
+            }
+            Letter::Functions(told) => {
+                out.begin(FUNCTIONS);
+                told.encode(&mut out.0);
+            }
+            Letter::AskFunctions(known) => {
+                out.begin(ASK_FUNCTIONS);
+                out.u64(*known);
+            }
         }
         out.0.into()
     }
@@ -171,6 +213,10 @@ impl Letter {
                 led: all(&mut reader, read_led)?,
             }),
             CHANGE => return Ok(Letter::Change(reader.rest().to_vec())),
+            PUBLISH => return Ok(Letter::Publish(reader.rest().to_vec())),
+            FORWARD => return Guest::decode(reader).map(Letter::Forward),
+            FUNCTIONS => return Told::decode(reader).map(Letter::Functions),
+            ASK_FUNCTIONS => Letter::AskFunctions(reader.u64("place")?),
             TRANSFER => Letter::Transfer {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
@@ -185,12 +231,18 @@ impl Letter {
 
 impl Answer {
     fn encode(&self) -> Bytes {
+        let mut encoded = Vec::new();
         let (kind, bytes): (u8, &[u8]) = match self {
             Answer::Refused(why) => (0, why.as_bytes()),
             Answer::Done => (1, &[]),
             Answer::Map(map) => (2, map),
             Answer::Changed(answer) => (3, answer),
             Answer::NotHere => (4, &[]),
+            Answer::Replied(replies) => (16, replies),
+            Answer::Functions(told) => {
+                told.encode(&mut encoded);
+                (17, &encoded)
+            }
         };
         [&[kind], bytes].concat().into()
     }
@@ -198,6 +250,9 @@ impl Answer {
     fn decode(bytes: &[u8]) -> Result<Answer, DecodeError> {
         let mut reader = Reader::new("answer", bytes);
         let kind = reader.u8("kind")?;
+        if kind == 17 {
+            return Told::decode(reader).map(Answer::Functions);
+        }
         let rest = reader.rest();
         Ok(match kind {
             0 => Answer::Refused(String::from_utf8_lossy(rest).into_owned()),
@@ -205,6 +260,7 @@ impl Answer {
             2 => Answer::Map(rest.to_vec()),
             3 => Answer::Changed(rest.to_vec()),
             4 => Answer::NotHere,
+            16 => Answer::Replied(rest.to_vec()),
             tag => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -329,6 +385,8 @@ mod tests {
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },
             Letter::ShowMap,
+            Letter::Publish(vec![1]),
+            Letter::AskFunctions(7),
         ];
         for letter in letters {
             assert_eq!(Letter::decode(&letter.encode()).unwrap(), letter);
@@ -339,6 +397,7 @@ mod tests {
             Answer::Map(vec![1]),
             Answer::Changed(vec![]),
             Answer::NotHere,
+            Answer::Replied(vec![1]),
         ];
         for answer in answers {
             assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);

@@ -67,7 +67,7 @@ impl ClusterNode {
     /// Which replicas should run here.
     async fn wanted(&self, map: &ClusterMap) -> Result<BTreeMap<u64, u64>, EngineError> {
         let mut wanted: BTreeMap<u64, u64> = self.log.replicas().into_iter().collect();
-        let stored = self.regions.list()?;
+        let stored = self.placements.stored();
         for region in stored.keys() {
             if wanted.contains_key(region) {
                 continue;
@@ -78,9 +78,8 @@ impl ClusterNode {
             let Some((&replica, _)) = born else { continue };
             if map.is_gone(*region, replica) {
                 // The split came here after its replica had been moved away.
-                let (regions, region) = (self.regions.clone(), *region);
-                self.placements.forget(region);
-                let removed = tokio::task::spawn_blocking(move || regions.remove(region)).await;
+                let (placements, region) = (self.placements.clone(), *region);
+                let removed = tokio::task::spawn_blocking(move || placements.remove(region)).await;
                 removed.map_err(|error| EngineError::Storage(error.to_string()))??;
                 continue;
             }

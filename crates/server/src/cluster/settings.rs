@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use cairn_cluster::{Addresses, Endpoint, Peer};
-use cairn_raft::Config;
+use cairn_raft::{Config, Tls};
 
 use crate::config::Settings;
+use crate::tls;
 
 /// What is added to the port for clients unless there is a port for nodes.
 const PORT_FOR_NODES: u16 = 10_000;
@@ -18,11 +19,18 @@ pub struct ClusterSettings {
     /// What others are told. A host is empty if this server listens everywhere and nobody has said what it is reached by.
     pub addresses: Addresses,
     pub secret: Vec<u8>,
+    /// How nodes encrypt what they say, if they do.
+    pub tls: Option<Tls>,
     pub raft: Config,
+    /// What clients ask for that another node leads is asked there for them.
+    pub proxies: bool,
+    /// Clients that read from replicas may be told of the past.
+    pub reads_stale: bool,
 }
 
 impl ClusterSettings {
-    pub fn of(settings: &Settings) -> ClusterSettings {
+    /// What is set; or what is wrong with it.
+    pub fn of(settings: &Settings) -> Result<ClusterSettings, String> {
         let values = &settings.values;
         let address = values.address();
         let port = match address.port {
@@ -38,7 +46,12 @@ impl ClusterSettings {
             .first()
             .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |place| place.at.ip());
         let secret = values.get("cluster-secret").to_vec();
-        let is_open = !secret.is_empty() || values.get("tls-cluster") == b"yes";
+        let is_yes = |name| values.get(name) == b"yes";
+        let tls = match is_yes("tls-cluster") {
+            true => Some(tls::between_nodes(values)?),
+            false => None,
+        };
+        let is_open = !secret.is_empty() || tls.is_some();
         // Others must not reach a node that takes everybody for one.
         let listen_ip = match is_open || ip.is_loopback() {
             true => ip,
@@ -72,7 +85,7 @@ impl ClusterSettings {
             port: or("cluster-announce-bus-port", nodes_port),
         };
         let millis = |name| Duration::from_millis(values.number(name));
-        ClusterSettings {
+        Ok(ClusterSettings {
             listen: SocketAddr::new(listen_ip, nodes_port),
             addresses: Addresses {
                 advertised: (advertised != clients).then_some(advertised),
@@ -80,6 +93,9 @@ impl ClusterSettings {
                 peers,
             },
             secret,
+            tls,
+            proxies: is_yes("cluster-proxy"),
+            reads_stale: is_yes("readonly-stale"),
             raft: Config {
                 election_timeout: millis("cluster-election-timeout"),
                 heartbeat: millis("cluster-heartbeat"),
@@ -87,7 +103,7 @@ impl ClusterSettings {
                 log_bytes_limit: values.number("cluster-log-limit"),
                 ..Config::default()
             },
-        }
+        })
     }
 }
 
@@ -104,7 +120,7 @@ mod tests {
         let words = [&["serve", "--port", "7001"], flags].concat();
         let matches = command.try_get_matches_from(words).unwrap();
         let flags = Flags::from_arg_matches(&matches).unwrap();
-        ClusterSettings::of(&flags.load().unwrap())
+        ClusterSettings::of(&flags.load().unwrap()).unwrap()
     }
 
     #[test]

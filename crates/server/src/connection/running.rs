@@ -2,11 +2,11 @@
 //! their own.
 
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
-use cairn_store::Request;
+use cairn_store::{Error, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
@@ -15,7 +15,8 @@ use crate::cluster::gate::{self, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
-use crate::session::Session;
+use crate::route::{self, DOWN};
+use crate::session::{Awaited, Session};
 use crate::turn::{Call, Step};
 use crate::unit::Unit;
 
@@ -26,6 +27,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         args: Args<'_>,
     ) -> Result<(), Gone> {
         self.session.client.runs(command);
+        if self.session.server.cluster.get().is_some()
+            && let Some(target) = self.elsewhere(command, &args)
+            && self.forward(command, &args, target).await?
+        {
+            return Ok(());
+        }
         match command.handler {
             Handler::Session(handler) => {
                 let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
@@ -35,6 +42,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _busy = client.work();
                     tokio::time::sleep(pause).await;
                 }
+                let reply = match self.session.awaits.take() {
+                    Some(awaited) => self.wait_for_replicas(awaited).await?,
+                    None => reply,
+                };
                 if self.session.listens {
                     self.hear();
                 }
@@ -74,7 +85,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database: self.session.database,
                     protocol: self.session.protocol,
                     client: self.session.client.id,
+                    from_replica: self.may_read_replica(command),
                 };
+                if call.from_replica && !self.catch_up(&call).await? {
+                    return Ok(());
+                }
                 if let Handler::Blocking(blocking) = command.handler {
                     let mut patience = Patience::default();
                     let fixed = loop {
@@ -96,6 +111,57 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.run_in_turn(&call).await
             }
         }
+    }
+
+    /// Whether a replica will do that another node leads. Not for a client that keeps copies: what others change there is
+    /// told to nobody here.
+    pub(super) fn may_read_replica(&self, command: &Command) -> bool {
+        let session = &self.session;
+        session.reads_replicas && session.tracker.is_none() && command.reads_at_once()
+    }
+
+    /// Tells how many replicas have what the client has written, once there are enough, or its time is up.
+    async fn wait_for_replicas(&mut self, awaited: Awaited) -> Result<Reply, Gone> {
+        let server = self.session.server.clone();
+        let Some(node) = server.cluster.get() else {
+            return Ok(Reply::Int(0));
+        };
+        self.leave_turn().await;
+        let mut regions = self.session.wrote().to_vec();
+        if regions.is_empty() {
+            // Whoever has written nothing asks how many there are.
+            regions = server.store.regions().led().map(|led| led.id()).collect();
+        }
+        let client = self.session.client.clone();
+        let _blocked = client.block();
+        let known = node.acknowledged(&regions, awaited.replicas, awaited.until);
+        let known = tokio::select! {
+            known = known => known,
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        };
+        self.resumed = Moment::now();
+        Ok(known.into())
+    }
+
+    /// Makes sure that what a replica shows is not of the past; false if that was answered, since it cannot be told.
+    async fn catch_up(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
+        let server = self.session.server.clone();
+        let region = match route::of_read(&server, call.command, &call.args) {
+            Ok(region) if !region.is_led() => region,
+            // The rest finds out.
+            _ => return Ok(true),
+        };
+        self.leave_turn().await;
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let has_caught_up = gate::catch_up(&server, region.id()).await;
+        self.resumed = Moment::now();
+        if has_caught_up || region.is_led() {
+            return Ok(true);
+        }
+        let elsewhere = route::of_call(&server, call.command, &call.args).err();
+        let error = elsewhere.map_or(Error::fixed(DOWN), Error::from);
+        self.write_reply(error_reply(error)).map(|()| false)
     }
 
     /// Shows a command to those who monitor the server before it runs: it may take its time.
@@ -180,7 +246,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Step::Waits(blocking) => {
-                    let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                    let longest = self.session.guest_patience;
+                    let begun =
+                        wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                     let client = self.session.client.clone();
                     let all = &self.session.server.blocked;
                     // The latches are still held: nothing has come between.
@@ -228,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Ends the turn now, and waits for its commit.
-    async fn leave_turn(&mut self) {
+    pub(super) async fn leave_turn(&mut self) {
         self.worker.end_turn();
         self.settle().await;
     }
@@ -324,6 +392,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database,
                     protocol,
                     client,
+                    // It would keep the replica from following for too long.
+                    from_replica: false,
                 };
                 match is_walk {
                     true => long::run_walk(&shared, &call),
@@ -339,7 +409,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let Handler::Blocking(blocking) = command.handler else {
                     return Ok(false);
                 };
-                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                let longest = self.session.guest_patience;
+                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                 begun.order = Some(place.order);
                 let deadline = begun.deadline;
                 return self.wait_for_element(place, deadline).await;
@@ -421,9 +492,13 @@ struct Wait {
 }
 
 impl Wait {
-    fn begin(blocking: &Blocking, args: &Args<'_>) -> Wait {
+    fn begin(blocking: &Blocking, args: &Args<'_>, longest: Option<Duration>) -> Wait {
         // It was understood before the command was tried.
         let timeout = blocking.timeout(args).ok().flatten();
+        let timeout = match (timeout, longest) {
+            (Some(timeout), Some(longest)) => Some(timeout.min(longest)),
+            (timeout, longest) => timeout.or(longest),
+        };
         Wait {
             // What is too far away never comes.
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),

@@ -162,7 +162,8 @@ impl Collection {
     /// The same for who asks for ranks. None if there are no counts; if there should be, they are asked for.
     fn ranking_to_ask(&self, txn: &ReadTxn) -> Result<Option<Arc<Ranking>>> {
         let ranks = txn.store().ranks();
-        if !ranks.options.is_enabled {
+        // Where another node leads, it keeps them.
+        if !ranks.options.is_enabled || !txn.region().is_led() {
             return Ok(None);
         }
         if self.is_counted() {

@@ -113,7 +113,13 @@ fn pop_several(
 ) -> Result<Reply> {
     let positions = list.outermost(end, count);
     let taken = positions.end - positions.start;
-    let reply = elements(txn, &list, positions, end)?;
+    let reply = elements(txn, &list, positions.clone(), end, |bulks| {
+        let show = |element: &[u8]| bulks.push(element);
+        match end {
+            End::Left => list.show_from_memory(txn, positions, show),
+            End::Right => list.show_from_memory(txn, positions.rev(), show),
+        }
+    })?;
     list.drop_outermost(end, count);
     if taken > 0 {
         save_popped(txn, name, list, end);
