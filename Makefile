@@ -69,9 +69,9 @@ clients: build test-tools
 apps: $(if $(PORT),,build) test-tools
 	$(if $(PORT),CAIRN_TEST_ADDR=127.0.0.1:$(PORT)) $(if $(ONLY),ONLY="$(ONLY)") tests/apps/run
 
-# Redis' own test suite, from Debian's source package.
+# Redis' own test suite, from Debian's source package; CLUSTER=1 against a cluster of one node.
 conformance: build test-tools
-	tests/conformance/run
+	tests/conformance/run $(if $(CLUSTER),--cluster)
 
 selftest: test-tools
 	python3 -B -m unittest discover --start-directory tests/conformance
