@@ -9,8 +9,8 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run cluster build test lint unit scripts differential simulation crash clients apps conformance selftest fuzz bench \
-        instructions larger-than-memory bench-depth depth build-tools test-tools clean
+.PHONY: run cluster build test lint unit scripts differential simulation crash chaos clients apps conformance selftest fuzz \
+        bench bench-cluster instructions larger-than-memory bench-depth depth build-tools test-tools bench-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
@@ -53,6 +53,13 @@ SEEDS ?= 0..2000
 simulation: build-tools
 	CAIRN_SEEDS=$(SEEDS) $(CARGO) test --release --package cairn-raft --lib -- --nocapture simulation
 
+# A cluster of real processes, hurt in every way for as long as asked, and what clients were told checked:
+# make chaos MINUTES=60 SEED=1
+MINUTES ?= 5
+chaos: build test-tools
+	$(CARGO) run --release --package cairn-tests --bin chaos -- \
+	    --minutes $(MINUTES) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
+
 # redis-py, ioredis and node-redis from their packages, and redis-cli; over TCP, TLS and a Unix socket.
 clients: build test-tools
 	tests/clients/run
@@ -62,9 +69,9 @@ clients: build test-tools
 apps: $(if $(PORT),,build) test-tools
 	$(if $(PORT),CAIRN_TEST_ADDR=127.0.0.1:$(PORT)) $(if $(ONLY),ONLY="$(ONLY)") tests/apps/run
 
-# Redis' own test suite, from Debian's source package.
+# Redis' own test suite, from Debian's source package; CLUSTER=1 against a cluster of one node.
 conformance: build test-tools
-	tests/conformance/run
+	tests/conformance/run $(if $(CLUSTER),--cluster)
 
 selftest: test-tools
 	python3 -B -m unittest discover --start-directory tests/conformance
@@ -76,6 +83,12 @@ bench: build test-tools
 	bench/run $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	    $(if $(BENCH_SECONDS),--seconds $(BENCH_SECONDS)) $(if $(BENCH_DIR),--dir $(BENCH_DIR)) \
 	    $(if $(BENCH_PEERS),--peers $(BENCH_PEERS))
+
+# A cluster of three on this machine, into bench/CLUSTER.md: kills of leaders, transfers, writes beside etcd, reads beside
+# a single server. Takes half an hour; QUICK=1 two minutes, and writes nothing.
+bench-cluster: build test-tools bench-tools
+	$(CARGO) run --release --package cairn-tests --bin bench_cluster -- \
+	    $(if $(QUICK),--kills 3 --transfers 5 --rounds 1 --seconds 2,--report bench/CLUSTER.md) $(if $(ONLY),--only $(ONLY))
 
 # How many instructions commands take, against the recorded figures; RECORD=1 records them.
 instructions: build-tools test-tools
@@ -132,6 +145,12 @@ test-tools:
 	    npm 'command -v npm' \
 	    openssl 'command -v openssl' \
 	    valgrind 'command -v valgrind'
+
+# What a cluster is measured beside.
+bench-tools:
+	@tools/install-missing \
+	    etcd-server 'command -v etcd' \
+	    etcd-client 'command -v etcdctl'
 
 clean:
 	$(CARGO) clean

@@ -5,6 +5,7 @@ A unit that fails half-way leaves keys, settings and blocked clients behind, so 
 
 import shutil
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -26,10 +27,12 @@ def free_port() -> int:
 
 
 class Server:
-    """Runs for the length of a `with` block; `command` has the places {port} and {dir} to fill in."""
+    """Runs for the length of a `with` block; `command` has the places {port}, {dir} and {bus} to fill in, and so has `found`, by
+    which a node is made a cluster."""
 
-    def __init__(self, command, log: Path):
+    def __init__(self, command, log: Path, found=None):
         self._command = command
+        self._found = found
         self._log = log
         self._data = log.with_suffix(".data")
         self._child = None
@@ -62,7 +65,7 @@ class Server:
     def _start(self):
         self.port = free_port()
         self._data.mkdir(parents=True)
-        fill = {"port": str(self.port), "dir": str(self._data)}
+        fill = {"port": str(self.port), "dir": str(self._data), "bus": str(free_port())}
         try:
             self._child = Child([word.format(**fill) for word in self._command], self._log)
         except OSError as error:
@@ -74,6 +77,18 @@ class Server:
             if time.monotonic() > deadline:
                 raise ServerError(f"the server was not ready in {STARTUP_SECONDS} s, see {self._log}")
             time.sleep(0.01)
+        if self._found:
+            self._become_a_cluster([word.format(**fill) for word in self._found], deadline)
+
+    def _become_a_cluster(self, found, deadline):
+        founded = subprocess.run(found, capture_output=True, text=True)
+        if founded.returncode != 0:
+            raise ServerError(f"it is no cluster: {founded.stdout}{founded.stderr}, see {self._log}")
+        state = ["redis-cli", "-p", str(self.port), "CLUSTER", "INFO"]
+        while "cluster_state:ok" not in subprocess.run(state, capture_output=True, text=True).stdout:
+            if time.monotonic() > deadline:
+                raise ServerError(f"the cluster was not well in {STARTUP_SECONDS} s, see {self._log}")
+            time.sleep(0.05)
 
     def _stop(self):
         if self._child is not None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from child import Child
 
 OPTIONS = ["--tags", "-needs:debug -slow -large-memory", "--ignore-encoding", "--ignore-digest"]
+# Keys of a command that lie in different slots are refused, and so is SELECT: the suite leaves such tests out.
+CLUSTER_OPTIONS = ["--cluster-mode", "--singledb"]
 
 PASSED = re.compile(r"\[ok\]: (.*) \(\d+ ms\)")
 FAILED = re.compile(r"\[err\]: (.*?)(?: in tests/\S+\.tcl)?")

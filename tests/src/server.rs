@@ -206,6 +206,18 @@ impl Server {
         format!("--- log of {}\n{}", self.addr(), tail.join("\n"))
     }
 
+    /// Whether the process has ended by itself. If so it may be started again.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = match &mut self.child {
+            Some(child) => child.try_wait().expect("the server can be waited for"),
+            None => return true,
+        };
+        if ended.is_some() {
+            self.child = None;
+        }
+        ended.is_some()
+    }
+
     /// Ends the server at once, as a crash would.
     pub fn kill9(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use cairn_tests::linearizability::{History, Summary};
-use cairn_tests::nemesis::{Fault, Objects, Trouble, redis, run};
+use cairn_tests::nemesis::{Fault, Objects, Trouble, redis, run, until};
 use tempfile::TempDir;
 
 const MASTERS: usize = 3;
@@ -17,6 +17,8 @@ fn objects() -> Objects {
         counters: 6,
         lists: 6,
         banks: 6,
+        prefix: String::new(),
+        seed: fastrand::u64(..),
     }
 }
 
@@ -47,7 +49,7 @@ fn nodes_that_come_back_lose_nothing() {
     };
     let seeds = fleet.addresses();
     let history = run(&seeds, CLIENTS, &objects(), PATIENCE, || {
-        let damage = trouble.make(&mut fleet, None, Duration::from_secs(6));
+        let damage = trouble.make(&mut fleet, Duration::from_secs(6));
         println!("{damage}");
     });
     let summary = judged(&history);
@@ -66,7 +68,7 @@ fn acknowledged_writes_that_are_lost_are_found() {
         thread::sleep(Duration::from_millis(300));
         fleet.kill(0);
         fleet.revive(MASTERS);
-        redis::until("the replica takes over", || {
+        until("the replica takes over", || {
             redis::is_master(&fleet, MASTERS)
         });
         fleet.revive(0);

@@ -1,7 +1,5 @@
 //! The nodes of a cluster, as processes that can be hurt.
 
-use std::path::Path;
-
 use crate::server::{Launch, Server};
 
 pub struct Fleet {
@@ -10,14 +8,10 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts so many nodes. `launch` says how each is started, given its number and a directory that is its own.
-    pub fn start(count: usize, dir: &Path, launch: impl Fn(usize, &Path) -> Launch) -> Fleet {
-        let nodes = (0..count).map(|node| {
-            let own = dir.join(node.to_string());
-            launch(node, &own).dir(own).start()
-        });
+    /// Starts so many nodes. `launch` says how each is started, given its number.
+    pub fn start(count: usize, launch: impl Fn(usize) -> Launch) -> Fleet {
         Fleet {
-            nodes: nodes.collect(),
+            nodes: (0..count).map(|node| launch(node).start()).collect(),
             stopped: vec![false; count],
         }
     }
@@ -47,6 +41,16 @@ impl Fleet {
     /// Starts a node again that was killed.
     pub fn revive(&mut self, node: usize) {
         self.nodes[node].start();
+    }
+
+    /// Whether a node has ended, of itself or because it was killed.
+    pub fn has_ended(&mut self, node: usize) -> bool {
+        self.nodes[node].has_ended()
+    }
+
+    /// Ends a node in good order, and starts it again.
+    pub fn restart(&mut self, node: usize) {
+        self.nodes[node].restart();
     }
 
     /// Has a node stand still, as one whose machine does something else. Its sockets stay open.

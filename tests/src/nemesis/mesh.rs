@@ -1,37 +1,52 @@
-//! A proxy for each direction between any two nodes, so that links can be cut one by one.
+//! A proxy before each node, which knows who calls, so that links between any two can be cut one by one.
 //!
-//! It is made before the nodes are: node `a` is told to find node `b` at [`Mesh::port`]`(a, b)`, and everybody else finds `b`
-//! where it really is.
+//! It is made before the nodes are: each announces its [`door`](Mesh::door) to the others as the place where it is found, and
+//! listens behind it.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::proxy::{Proxy, Weather};
+use super::proxy::{Proxy, Sky, Weather};
+
+type Links = BTreeMap<(usize, usize), Sky>;
 
 pub struct Mesh {
-    links: BTreeMap<(usize, usize), Proxy>,
+    doors: Vec<Proxy>,
+    links: Arc<Links>,
 }
 
 impl Mesh {
-    /// Between nodes that will listen on these ports.
-    pub fn new(ports: &[u16]) -> io::Result<Mesh> {
-        let mut links = BTreeMap::new();
-        for from in 0..ports.len() {
-            for (to, port) in ports.iter().enumerate().filter(|(to, _)| *to != from) {
-                links.insert((from, to), Proxy::to(*port)?);
-            }
-        }
-        Ok(Mesh { links })
+    /// Before nodes that will listen on these ports. `caller` says which node has opened a connection to a door, given
+    /// where it comes from; everybody else comes through in any weather.
+    pub fn new<C>(ports: &[u16], caller: C) -> io::Result<Mesh>
+    where
+        C: Fn(SocketAddr) -> Option<usize> + Clone + Send + 'static,
+    {
+        let nodes = 0..ports.len();
+        let links = nodes.clone().flat_map(|from| {
+            let others = nodes.clone().filter(move |to| *to != from);
+            others.map(move |to| ((from, to), Sky::default()))
+        });
+        let links: Arc<Links> = Arc::new(links.collect());
+        let doors = ports.iter().enumerate().map(|(to, port)| {
+            let (links, caller) = (links.clone(), caller.clone());
+            Proxy::to(*port, move |from| {
+                let link = caller(from).and_then(|from| links.get(&(from, to)));
+                link.cloned().unwrap_or_default()
+            })
+        });
+        Ok(Mesh {
+            doors: doors.collect::<io::Result<_>>()?,
+            links,
+        })
     }
 
-    /// Where one node finds another.
-    pub fn port(&self, from: usize, to: usize) -> u16 {
-        self.links[&(from, to)].port()
-    }
-
-    /// What becomes of connections that one node opens to another.
-    pub fn set(&self, from: usize, to: usize, weather: Weather) {
-        self.links[&(from, to)].set(weather);
+    /// The port where others find a node.
+    pub fn door(&self, node: usize) -> u16 {
+        self.doors[node].port()
     }
 
     /// Parts these nodes from all others.
@@ -57,7 +72,7 @@ impl Mesh {
         self.set_all(|_, to| to == node, answers);
     }
 
-    pub fn delay_all(&self, delay: std::time::Duration) {
+    pub fn delay_all(&self, delay: Duration) {
         let weather = Weather {
             delay,
             ..Weather::default()
@@ -70,7 +85,7 @@ impl Mesh {
     }
 
     fn set_all(&self, which: impl Fn(usize, usize) -> bool, weather: Weather) {
-        for ((from, to), link) in &self.links {
+        for ((from, to), link) in self.links.iter() {
             if which(*from, *to) {
                 link.set(weather);
             }
@@ -83,15 +98,19 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::server::Server;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn links_fail_one_by_one() {
         let servers: Vec<Server> = (0..3).map(|_| Server::redis(&[])).collect();
         let ports: Vec<u16> = servers.iter().map(Server::port).collect();
-        let mesh = Mesh::new(&ports).expect("proxies");
+        let caller = Arc::new(AtomicUsize::new(0));
+        let called = caller.clone();
+        let mesh = Mesh::new(&ports, move |_| Some(called.load(Ordering::Relaxed)));
+        let mesh = mesh.expect("proxies");
         let answers = |from, to| {
-            let Ok(mut client) = Client::connect(("127.0.0.1", mesh.port(from, to))) else {
+            caller.store(from, Ordering::Relaxed);
+            let Ok(mut client) = Client::connect(("127.0.0.1", mesh.door(to))) else {
                 return false;
             };
             client

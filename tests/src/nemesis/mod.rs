@@ -1,17 +1,24 @@
 //! A cluster of real processes, clients that write down all they do, and somebody who kills, stops and cuts off nodes
 //! meanwhile.
 //!
-//! [`Fleet`] runs the nodes, each as its [`Launch`](crate::server::Launch) says; a [`Proxy`] stands between any two that talk
-//! over TCP, and loses or delays what they say, and a [`Mesh`] of them between all nodes. [`Trouble`] hurts all of these at
+//! [`Fleet`] runs the nodes, each as its [`Launch`](crate::server::Launch) says; a [`Proxy`] stands before one and loses or
+//! delays what callers and it say to each other, and a [`Mesh`] of them between all nodes. [`Trouble`] hurts all of these at
 //! random. [`ClusterClient`] follows a cluster as client libraries do,
 //! and says of each request whether it was done, certainly not done, or whether nobody knows. [`run`] has many of
 //! these work on a few [`objects`](Objects), and returns their [`History`], for `linearizability` to judge.
 //!
+//! `cairn` sets up a cluster of Cairn, of which everything can be hurt: processes, links, disks and clocks. A [`Ledger`] holds
+//! what such a cluster has acknowledged.
+//!
 //! `redis` sets up a Redis Cluster. It acknowledges before its replicas know, so it loses writes when a master dies: this is
 //! how the whole is checked, see `tests/nemesis.rs`.
 
+pub mod administrator;
+pub mod cairn;
+mod callers;
 mod cluster_client;
 mod fleet;
+pub mod ledger;
 mod mesh;
 mod proxy;
 pub mod redis;
@@ -25,10 +32,11 @@ use std::time::{Duration, Instant};
 
 pub use cluster_client::{ClusterClient, Reached};
 pub use fleet::Fleet;
+pub use ledger::Ledger;
 pub use mesh::Mesh;
-pub use proxy::{Proxy, Weather};
+pub use proxy::{Proxy, Sky, Weather};
 pub use slot::slot;
-pub use trouble::{Damage, Fault, Trouble};
+pub use trouble::{Damage, Fault, Target, Trouble};
 pub use work::Objects;
 
 use crate::linearizability::History;
@@ -36,6 +44,24 @@ use work::Worker;
 
 /// How long a cluster may take to be well again, once nobody hurts it any more.
 const RECOVERY: Duration = Duration::from_secs(30);
+
+/// Waits for something that takes a cluster a while, and panics if it takes too long.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + RECOVERY;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Tells others that it is over, also when what they accompany panics: they would go on for ever.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Lets clients work while `trouble` lasts, and reads everything once more at the end.
 ///
@@ -57,6 +83,7 @@ pub fn run(
         let workers = (0..clients).map(|number| {
             let (mut worker, over) = (worker(number), &over);
             scope.spawn(move || {
+                fastrand::seed(objects.seed.wrapping_add(number as u64));
                 while !over.load(Ordering::Relaxed) {
                     worker.step();
                 }
@@ -64,8 +91,10 @@ pub fn run(
             })
         });
         let workers: Vec<_> = workers.collect();
-        trouble();
-        over.store(true, Ordering::Relaxed);
+        {
+            let _end = Ending(&over);
+            trouble();
+        }
         let mut history = History::default();
         for worker in workers {
             history.merge(worker.join().expect("a client does not panic"));

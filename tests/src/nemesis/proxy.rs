@@ -1,7 +1,7 @@
 //! A TCP proxy on loopback, which loses and delays what passes through it: a link that can be cut, with no privileges.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -22,40 +22,49 @@ pub struct Weather {
     pub delay: Duration,
 }
 
+/// The weather of one link, which changes.
+#[derive(Clone, Debug, Default)]
+pub struct Sky(Arc<Mutex<Weather>>);
+
+impl Sky {
+    pub fn set(&self, weather: Weather) {
+        *self.0.lock().expect("no one panics here") = weather;
+    }
+
+    fn weather(&self) -> Weather {
+        *self.0.lock().expect("no one panics here")
+    }
+}
+
 pub struct Proxy {
     port: u16,
-    weather: Arc<Mutex<Weather>>,
     over: Arc<AtomicBool>,
     listener: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
-    /// Passes connections on to a port of this machine.
-    pub fn to(target: u16) -> io::Result<Proxy> {
+    /// Passes connections on to a port of this machine. `above` says under which sky a caller is.
+    pub fn to(
+        target: u16,
+        above: impl Fn(SocketAddr) -> Sky + Send + 'static,
+    ) -> io::Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         listener.set_nonblocking(true)?;
-        let weather = Arc::new(Mutex::new(Weather::default()));
         let over = Arc::new(AtomicBool::new(false));
-        let link = Link {
+        let door = Door {
             target,
-            weather: weather.clone(),
             over: over.clone(),
         };
         Ok(Proxy {
             port,
-            weather,
             over,
-            listener: Some(thread::spawn(move || link.accept(&listener))),
+            listener: Some(thread::spawn(move || door.accept(&listener, above))),
         })
     }
 
     pub fn port(&self) -> u16 {
         self.port
-    }
-
-    pub fn set(&self, weather: Weather) {
-        *self.weather.lock().expect("no one panics here") = weather;
     }
 }
 
@@ -69,34 +78,35 @@ impl Drop for Proxy {
     }
 }
 
-#[derive(Clone)]
-struct Link {
+struct Door {
     target: u16,
-    weather: Arc<Mutex<Weather>>,
     over: Arc<AtomicBool>,
 }
 
-impl Link {
-    fn weather(&self) -> Weather {
-        *self.weather.lock().expect("no one panics here")
-    }
+/// One connection through a door.
+#[derive(Clone)]
+struct Link {
+    sky: Sky,
+    over: Arc<AtomicBool>,
+}
 
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    fn accept(&self, listener: &TcpListener) {
-        while !self.is_over() {
+impl Door {
+    fn accept(&self, listener: &TcpListener, above: impl Fn(SocketAddr) -> Sky) {
+        while !self.over.load(Ordering::Relaxed) {
             match listener.accept() {
-                // Closed at once: as near to a refusal as one can come who is listening.
-                Ok(_) if self.weather().is_cut => {}
-                Ok((caller, _)) => self.connect(caller),
+                Ok((caller, from)) => {
+                    let sky = above(from);
+                    // Closed at once: as near to a refusal as one can come who is listening.
+                    if !sky.weather().is_cut {
+                        self.connect(caller, sky);
+                    }
+                }
                 Err(_) => thread::sleep(Duration::from_millis(2)),
             }
         }
     }
 
-    fn connect(&self, caller: TcpStream) {
+    fn connect(&self, caller: TcpStream, sky: Sky) {
         let Ok(target) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target)) else {
             return;
         };
@@ -106,10 +116,19 @@ impl Link {
         ];
         for (from, to, is_answer) in ways {
             if let (Ok(from), Ok(to)) = (from, to) {
-                let link = self.clone();
+                let link = Link {
+                    sky: sky.clone(),
+                    over: self.over.clone(),
+                };
                 thread::spawn(move || link.carry(from, to, is_answer));
             }
         }
+    }
+}
+
+impl Link {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     /// Carries bytes one way until one side closes, or the link is cut.
@@ -120,7 +139,7 @@ impl Link {
             .and_then(|()| from.set_read_timeout(Some(NOTICE)));
         if timed.is_ok() && to.set_nodelay(true).is_ok() {
             while let Some(length) = self.receive(&mut from, &mut piece) {
-                let weather = self.weather();
+                let weather = self.sky.weather();
                 let is_lost = if is_answer {
                     weather.loses_answers
                 } else {
@@ -130,7 +149,7 @@ impl Link {
                     continue;
                 }
                 thread::sleep(weather.delay);
-                if self.weather().is_cut || to.write_all(&piece[..length]).is_err() {
+                if self.sky.weather().is_cut || to.write_all(&piece[..length]).is_err() {
                     break;
                 }
             }
@@ -144,7 +163,7 @@ impl Link {
     /// The next piece; none when it is over with this connection.
     fn receive(&self, from: &mut TcpStream, piece: &mut [u8]) -> Option<usize> {
         loop {
-            if self.is_over() || self.weather().is_cut {
+            if self.is_over() || self.sky.weather().is_cut {
                 return None;
             }
             match from.read(piece) {
@@ -177,11 +196,13 @@ mod tests {
     #[test]
     fn weather_comes_and_goes() {
         let server = Server::redis(&[]);
-        let proxy = Proxy::to(server.port()).expect("a proxy");
+        let sky = Sky::default();
+        let above = sky.clone();
+        let proxy = Proxy::to(server.port(), move |_| above.clone()).expect("a proxy");
         let mut client = through(&proxy);
         assert_eq!(client.line("SET k 1"), Value::ok());
 
-        proxy.set(Weather {
+        sky.set(Weather {
             loses_answers: true,
             ..Weather::default()
         });
@@ -192,7 +213,7 @@ mod tests {
             "it was done"
         );
 
-        proxy.set(Weather {
+        sky.set(Weather {
             loses_calls: true,
             ..Weather::default()
         });
@@ -204,7 +225,7 @@ mod tests {
             "it was not done"
         );
 
-        proxy.set(Weather {
+        sky.set(Weather {
             delay: Duration::from_millis(50),
             ..Weather::default()
         });
@@ -215,7 +236,7 @@ mod tests {
         );
         assert!(begun.elapsed() >= Duration::from_millis(100));
 
-        proxy.set(Weather {
+        sky.set(Weather {
             is_cut: true,
             ..Weather::default()
         });
@@ -225,7 +246,7 @@ mod tests {
                 || refused.is_ok_and(|mut client| client.try_command(&["PING"]).is_err())
         );
 
-        proxy.set(Weather::default());
+        sky.set(Weather::default());
         assert_eq!(through(&proxy).line("GET k"), Value::bulk("2"));
     }
 }

@@ -2,21 +2,20 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fleet::Fleet;
+use super::until;
 use crate::client::Value;
 use crate::server::{Launch, free_port};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Nodes `0..masters` are masters, and node `masters + n` is the replica of node `n`. It takes over when its master
 /// has been silent for `timeout`.
 pub fn cluster(masters: usize, timeout: Duration, dir: &Path) -> Fleet {
     let timeout = timeout.as_millis().to_string();
-    let fleet = Fleet::start(masters * 2, dir, |_, _| {
-        Launch::redis().port(free_ports()).flags([
+    let fleet = Fleet::start(masters * 2, |node| {
+        let launch = Launch::redis().dir(dir.join(node.to_string()));
+        launch.port(free_ports()).flags([
             "--cluster-enabled",
             "yes",
             "--cluster-node-timeout",
@@ -86,14 +85,6 @@ fn is_whole(fleet: &Fleet, node: usize, masters: usize) -> bool {
     let is_linked =
         node < masters || text(client.line("INFO replication")).contains("master_link_status:up");
     is_ok && is_linked && nodes.matches("slave").count() == masters
-}
-
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Whether a node is a master now.

@@ -1,5 +1,6 @@
 //! Hurts nodes at random, never more of them at a time than a cluster must bear.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::thread;
@@ -8,12 +9,13 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use super::fleet::Fleet;
-use super::mesh::Mesh;
 
 /// What is done to nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     Kill,
+    /// Ended in good order, and started again.
+    Restart,
     Stop,
     /// Parted from all others, in both directions.
     Part,
@@ -21,6 +23,44 @@ pub enum Fault {
     Mute,
     /// All links are slow.
     Delay,
+    /// There is no room on the disk.
+    FullDisk,
+    /// The clock is ahead, or behind.
+    Skew,
+    /// Somebody else is made the leader of a region.
+    Transfer,
+    /// A replica of a region is moved from one node to another.
+    Move,
+}
+
+impl Fault {
+    const ALL: [Fault; 10] = [
+        Fault::Kill,
+        Fault::Restart,
+        Fault::Stop,
+        Fault::Part,
+        Fault::Mute,
+        Fault::Delay,
+        Fault::FullDisk,
+        Fault::Skew,
+        Fault::Transfer,
+        Fault::Move,
+    ];
+
+    pub fn named(name: &str) -> Result<Fault, String> {
+        let mut all = Fault::ALL.into_iter();
+        all.find(|fault| format!("{fault:?}") == name)
+            .ok_or_else(|| format!("{name} is none of {:?}", Fault::ALL))
+    }
+}
+
+/// What can be hurt.
+pub trait Target {
+    fn nodes(&self) -> usize;
+    /// Returns whether it could be done.
+    fn hurt(&mut self, fault: Fault, nodes: &[usize], rng: &mut Rng) -> bool;
+    /// Takes it back.
+    fn heal(&mut self, fault: Fault, nodes: &[usize]);
 }
 
 pub struct Trouble {
@@ -35,41 +75,62 @@ pub struct Trouble {
 
 /// How often what was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
-    pub kills: usize,
-    pub stops: usize,
-    pub cuts: usize,
-    pub delays: usize,
+pub struct Damage(BTreeMap<Fault, usize>);
+
+impl Damage {
+    fn add(&mut self, fault: Fault, times: usize) {
+        *self.0.entry(fault).or_default() += times;
+    }
+
+    pub fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+}
+
+impl std::ops::AddAssign for Damage {
+    fn add_assign(&mut self, other: Damage) {
+        for (fault, times) in other.0 {
+            self.add(fault, times);
+        }
+    }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage {
-            kills,
-            stops,
-            cuts,
-            delays,
-        } = self;
-        write!(
-            f,
-            "{kills} kills, {stops} stops, {cuts} cuts, {delays} delays"
-        )
+        let counts = self
+            .0
+            .iter()
+            .map(|(fault, times)| format!("{times} × {fault:?}"));
+        f.write_str(&counts.collect::<Vec<_>>().join(", "))
     }
 }
 
 impl Trouble {
-    /// Goes on for so long, and leaves everything whole. Without a mesh there are no links to cut.
-    pub fn make(&mut self, fleet: &mut Fleet, mesh: Option<&Mesh>, duration: Duration) -> Damage {
+    /// All that can befall a cluster which bears the loss of one node, for long enough that others take over.
+    pub fn of_all_kinds(seed: u64) -> Trouble {
+        Trouble {
+            rng: Rng::with_seed(seed),
+            faults: Fault::ALL.to_vec(),
+            most: 2,
+            lasts_ms: 100..4000,
+            rests_ms: 200..3000,
+        }
+    }
+
+    /// Goes on for so long, and leaves everything whole.
+    pub fn make(&mut self, target: &mut impl Target, duration: Duration) -> Damage {
         let mut damage = Damage::default();
         let end = Instant::now() + duration;
         while Instant::now() < end {
             let fault = self.faults[self.rng.usize(..self.faults.len())];
-            let mut nodes: Vec<usize> = (0..fleet.len()).collect();
+            let mut nodes: Vec<usize> = (0..target.nodes()).collect();
             self.rng.shuffle(&mut nodes);
             nodes.truncate(self.rng.usize(1..=self.most));
-            hurt(fault, &nodes, fleet, mesh, &mut damage);
+            if target.hurt(fault, &nodes, &mut self.rng) {
+                damage.add(fault, nodes.len());
+            }
             self.pause(self.lasts_ms.clone());
-            heal(fault, &nodes, fleet, mesh);
+            target.heal(fault, &nodes);
             self.pause(self.rests_ms.clone());
         }
         damage
@@ -80,42 +141,26 @@ impl Trouble {
     }
 }
 
-fn hurt(
-    fault: Fault,
-    nodes: &[usize],
-    fleet: &mut Fleet,
-    mesh: Option<&Mesh>,
-    damage: &mut Damage,
-) {
-    match (fault, mesh) {
-        (Fault::Kill, _) => {
-            nodes.iter().for_each(|node| fleet.kill(*node));
-            damage.kills += nodes.len();
-        }
-        (Fault::Stop, _) => {
-            nodes.iter().for_each(|node| fleet.stop(*node));
-            damage.stops += nodes.len();
-        }
-        (Fault::Part, Some(mesh)) => {
-            mesh.part(nodes);
-            damage.cuts += 1;
-        }
-        (Fault::Mute, Some(mesh)) => {
-            mesh.mute(nodes[0]);
-            damage.cuts += 1;
-        }
-        (Fault::Delay, Some(mesh)) => {
-            mesh.delay_all(Duration::from_millis(50));
-            damage.delays += 1;
-        }
-        (fault, None) => panic!("{fault:?} needs links"),
+impl Target for Fleet {
+    fn nodes(&self) -> usize {
+        self.len()
     }
-}
 
-fn heal(fault: Fault, nodes: &[usize], fleet: &mut Fleet, mesh: Option<&Mesh>) {
-    match fault {
-        Fault::Kill => nodes.iter().for_each(|node| fleet.revive(*node)),
-        Fault::Stop => nodes.iter().for_each(|node| fleet.go_on(*node)),
-        Fault::Part | Fault::Mute | Fault::Delay => mesh.into_iter().for_each(Mesh::heal),
+    fn hurt(&mut self, fault: Fault, nodes: &[usize], _: &mut Rng) -> bool {
+        match fault {
+            Fault::Kill => nodes.iter().for_each(|node| self.kill(*node)),
+            Fault::Restart => nodes.iter().for_each(|node| self.restart(*node)),
+            Fault::Stop => nodes.iter().for_each(|node| self.stop(*node)),
+            _ => return false,
+        }
+        true
+    }
+
+    fn heal(&mut self, fault: Fault, nodes: &[usize]) {
+        match fault {
+            Fault::Kill => nodes.iter().for_each(|node| self.revive(*node)),
+            Fault::Stop => nodes.iter().for_each(|node| self.go_on(*node)),
+            _ => {}
+        }
     }
 }

@@ -15,6 +15,10 @@ pub struct Objects {
     pub counters: usize,
     pub lists: usize,
     pub banks: usize,
+    /// What their names begin with.
+    pub prefix: String,
+    /// What clients draw lots by.
+    pub seed: u64,
 }
 
 pub(super) struct Worker {
@@ -55,6 +59,10 @@ impl Worker {
         u64::try_from(self.begun.elapsed().as_nanos()).expect("five hundred years are enough")
     }
 
+    fn named(&self, kind: &str, number: usize) -> String {
+        format!("{}{kind}:{number}", self.objects.prefix)
+    }
+
     fn fresh(&mut self) -> u64 {
         self.written += 1;
         self.number as u64 * 1_000_000_000 + self.written
@@ -67,32 +75,33 @@ impl Worker {
             counters,
             lists,
             banks,
+            ..
         } = self.objects;
         let object = fastrand::usize(..registers + counters + lists + banks);
         let is_read = fastrand::u8(..3) == 0;
         if object < registers {
-            let key = format!("register:{object}");
+            let key = self.named("register", object);
             match fastrand::u8(..6) {
                 0 | 1 => self.get(&key),
                 2 => self.swap(&key),
                 _ => self.set(&key),
             };
         } else if object < registers + counters {
-            let key = format!("counter:{}", object - registers);
+            let key = self.named("counter", object - registers);
             if is_read {
                 self.count(&key)
             } else {
                 self.increase(&key)
             };
         } else if object < registers + counters + lists {
-            let key = format!("list:{}", object - registers - counters);
+            let key = self.named("list", object - registers - counters);
             if is_read {
                 self.read_list(&key)
             } else {
                 self.push(&key)
             };
         } else {
-            let bank = format!("bank:{}", object - registers - counters - lists);
+            let bank = self.named("bank", object - registers - counters - lists);
             if is_read {
                 self.read_bank(&bank)
             } else {
@@ -108,16 +117,19 @@ impl Worker {
             counters,
             lists,
             banks,
+            ..
         } = self.objects;
-        let insist = |worker: &mut Worker, name: String, read: fn(&mut Worker, &str) -> bool| {
+        type Read = fn(&mut Worker, &str) -> bool;
+        let insist = |worker: &mut Worker, kind: &str, number: usize, read: Read| {
+            let name = worker.named(kind, number);
             while !read(worker, &name) {
                 assert!(Instant::now() < deadline, "nobody answers for {name}");
             }
         };
-        (0..registers).for_each(|n| insist(self, format!("register:{n}"), Worker::get));
-        (0..counters).for_each(|n| insist(self, format!("counter:{n}"), Worker::count));
-        (0..lists).for_each(|n| insist(self, format!("list:{n}"), Worker::read_list));
-        (0..banks).for_each(|n| insist(self, format!("bank:{n}"), Worker::read_bank));
+        (0..registers).for_each(|n| insist(self, "register", n, Worker::get));
+        (0..counters).for_each(|n| insist(self, "counter", n, Worker::count));
+        (0..lists).for_each(|n| insist(self, "list", n, Worker::read_list));
+        (0..banks).for_each(|n| insist(self, "bank", n, Worker::read_bank));
     }
 
     /// Calls, and has what was told written down by `action`, which gets the last reply if there was one. Returns

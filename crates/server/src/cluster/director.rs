@@ -312,8 +312,30 @@ impl ClusterNode {
             addresses: addresses.clone(),
             version: NEWEST,
         };
-        if let Err(error) = self.change(change).await {
-            tracing::warn!("the cluster does not know where this node is: {error}");
+        if let Err(why) = self.announce(&change).await {
+            tracing::warn!("the cluster does not know where this node is: {why}");
+        }
+    }
+
+    /// Changes what the map says of this node. Who has moved is reached by nobody, and so hears of no leader: it asks everybody.
+    /// To do so twice does no harm.
+    async fn announce(&self, change: &Change) -> Result<(), String> {
+        let bytes = change.encode();
+        let mut answer = self.change_here(&bytes).await.ok().flatten();
+        for node in self.others() {
+            if answer.is_some() {
+                break;
+            }
+            let letter = Letter::Change(bytes.clone());
+            answer = match self.post().call(node, &letter, BETWEEN_LOOKS).await {
+                Ok(Answer::Changed(answer)) => Some(answer),
+                _ => None,
+            };
+        }
+        match answer.map(|answer| Effect::read_answer(&answer)) {
+            Some(Ok(Ok(_))) => Ok(()),
+            Some(Ok(Err(why))) => Err(why),
+            _ => Err("nobody who leads its map has answered".to_string()),
         }
     }
 }

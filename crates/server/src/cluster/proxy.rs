@@ -36,6 +36,9 @@ pub const SLICE: Duration = Duration::from_secs(1);
 /// says, which serves a few thousand at once.
 const AT_ONCE: usize = 1024;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+/// The longest requests that are forwarded: they stand in memory, and what is longer than a message may be would cost the
+/// nodes their connection.
+pub const MOST_REQUESTS: usize = 128 << 20;
 
 pub struct Proxy {
     waiting: Semaphore,
@@ -158,7 +161,8 @@ impl ClusterNode {
 }
 
 /// Whether nothing was done, because another node leads, or nobody, or another has begun to. In a transaction this is told
-/// after MULTI, and what was queued.
+/// after MULTI, and what was queued. What a script answers may look the same, so it is forwarded as a transaction, whose
+/// replies stand in an array.
 fn is_undone(replies: &[u8]) -> bool {
     let mut rest = replies;
     if let Some(queued) = rest.strip_prefix(b"+OK\r\n") {
@@ -169,6 +173,17 @@ fn is_undone(replies: &[u8]) -> bool {
     }
     let undone: [&[u8]; 3] = [b"-MOVED ", b"-CLUSTERDOWN ", b"-TRYAGAIN "];
     undone.iter().any(|word| rest.starts_with(word))
+}
+
+/// What a script has answered that was forwarded as a transaction; or why it was not run, or not committed.
+pub fn reply_of_script(replies: &[u8]) -> Option<&[u8]> {
+    if let Some(reply) = reply_of_exec(replies, 1) {
+        return Some(reply.strip_prefix(b"*1\r\n").unwrap_or(reply));
+    }
+    // It was not queued.
+    let refused = replies.strip_prefix(b"+OK\r\n")?;
+    let end = refused.windows(2).position(|two| two == b"\r\n")?;
+    Some(&refused[..end + 2])
 }
 
 /// The last of the replies to a transaction of so many commands: that of EXEC.
@@ -248,6 +263,13 @@ mod tests {
     fn what_exec_answers_comes_last() {
         let replies = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n";
         assert_eq!(reply_of_exec(replies, 2), Some(&b"*2\r\n:1\r\n:2\r\n"[..]));
-        assert_eq!(reply_of_exec(b"+OK\r\n-ERR x\r\n-EXECABORT x\r\n", 1), None);
+        let refused = b"+OK\r\n-ERR x\r\n-EXECABORT x\r\n";
+        assert_eq!(reply_of_exec(refused, 1), None);
+        assert_eq!(reply_of_script(refused), Some(&b"-ERR x\r\n"[..]));
+        let own = b"+OK\r\n+QUEUED\r\n*1\r\n-MOVED 1 x\r\n";
+        assert!(!is_undone(own));
+        assert_eq!(reply_of_script(own), Some(&b"-MOVED 1 x\r\n"[..]));
+        let lost = b"+OK\r\n+QUEUED\r\n-INDOUBT x\r\n";
+        assert_eq!(reply_of_script(lost), Some(&b"-INDOUBT x\r\n"[..]));
     }
 }

@@ -1,0 +1,151 @@
+//! How many writes a second, beside etcd, and how many reads, beside a single Cairn.
+
+use std::time::Duration;
+
+use cairn_tests::nemesis::cairn::{Cluster, REPLICAS, Setup};
+use cairn_tests::server::Server;
+
+use crate::Options;
+use crate::etcd::Etcd;
+use crate::load::{self, Benchmark, Clients, KEYS, VALUE};
+use crate::report::{Report, median};
+
+const READERS: usize = 50;
+/// How many clients share a connection, where they do.
+const SHARED: usize = 16;
+
+pub fn writes(options: &Options, report: &mut Report) {
+    let clients = options.clients;
+    let together = clients / SHARED;
+    report.section(
+        "Writes, beside etcd",
+        &format!(
+            "Values of {VALUE} B at {KEYS} random keys, {clients} requests under way at any time, each acknowledged when a \
+             majority has synced it. Clients have a connection each, or {SHARED} of them share one, as streams of etcd's gRPC and as \
+             a pipeline of Redis' protocol. Cairn, in 16 regions, is asked by redis-benchmark; etcd is asked \
+             at its leader, by a client of gRPC that costs hardly anything. Rounds in turn, each with fresh nodes.",
+        ),
+    );
+    report.head(&[
+        "connections",
+        "round",
+        "etcd, puts/s",
+        "Cairn, SETs/s",
+        "ratio",
+    ]);
+    let mut bars = Vec::new();
+    for (connections, at_once) in [(clients, 1), (together, SHARED)] {
+        let shape = Clients {
+            connections,
+            at_once,
+        };
+        let mut ratios = Vec::new();
+        for round in 1..=options.rounds {
+            let Some(etcd) = of_etcd(shape, options.duration) else {
+                report.text("\netcd is not installed, so there is nothing to compare.");
+                return;
+            };
+            let cairn = of_cairn(shape, options.duration);
+            ratios.push(cairn / etcd);
+            report.row(&[
+                &connections.to_string(),
+                &round.to_string(),
+                &format!("{etcd:.0}"),
+                &format!("{cairn:.0}"),
+                &format!("{:.1}×", cairn / etcd),
+            ]);
+        }
+        bars.push((connections, median(ratios)));
+    }
+    for (connections, ratio) in bars {
+        let what =
+            format!("Cairn takes at least 5 times as many over {connections} connections (median)");
+        report.bar(&what, ratio.is_some_and(|ratio| ratio >= 5.0));
+    }
+}
+
+fn of_etcd(clients: Clients, duration: Duration) -> Option<f64> {
+    let etcd = Etcd::start()?;
+    let before = etcd.status().expect("a leader");
+    let rate = load::etcd(&before.leader, clients, duration).expect("etcd answers");
+    let changes = etcd.status().expect("a leader").revision - before.revision;
+    // What was counted was done.
+    assert!(changes as f64 >= rate * duration.as_secs_f64());
+    Some(rate)
+}
+
+fn of_cairn(clients: Clients, duration: Duration) -> f64 {
+    let cluster = Cluster::found(&Setup {
+        regions: 16,
+        ..Setup::default()
+    });
+    let benchmark = Benchmark {
+        port: cluster.fleet.node(0).port(),
+        command: "set",
+        clients,
+        is_cluster: true,
+    };
+    benchmark.rate(duration)
+}
+
+pub fn reads(options: &Options, report: &mut Report) {
+    report.section(
+        "Reads, beside a single Cairn",
+        &format!(
+            "GET of {KEYS} keys with values of {VALUE} B by redis-benchmark, {READERS} connections: from a server by \
+             itself, and from the leader of a region that has all slots. Rounds in turn, at the same servers.",
+        ),
+    );
+    let single = Server::cairn(&[]);
+    let cluster = Cluster::found(&Setup {
+        regions: 1,
+        ..Setup::default()
+    });
+    let status = cluster.administrator.until_settled(REPLICAS);
+    let leader = status.regions[0].leader.expect("a leader");
+    let ports = [single.port(), cluster.fleet.node(leader).port()];
+    for port in ports {
+        benchmark(port, "set", 16).run(2 * KEYS as usize);
+    }
+    report.head(&[
+        "requests at a time",
+        "round",
+        "by itself, GETs/s",
+        "leader, GETs/s",
+        "ratio",
+    ]);
+    let mut bars = Vec::new();
+    for pipeline in [1, 16] {
+        let mut ratios = Vec::new();
+        for round in 1..=options.rounds {
+            let [single, leader] =
+                ports.map(|port| benchmark(port, "get", pipeline).rate(options.duration));
+            ratios.push(leader / single);
+            report.row(&[
+                &pipeline.to_string(),
+                &round.to_string(),
+                &format!("{single:.0}"),
+                &format!("{leader:.0}"),
+                &format!("{:.2}×", leader / single),
+            ]);
+        }
+        bars.push((pipeline, median(ratios)));
+    }
+    for (pipeline, ratio) in bars {
+        let what =
+            format!("a leader answers at least 0.8 times as many, {pipeline} at a time (median)");
+        report.bar(&what, ratio.is_some_and(|ratio| ratio >= 0.8));
+    }
+}
+
+fn benchmark(port: u16, command: &str, pipeline: usize) -> Benchmark<'_> {
+    Benchmark {
+        port,
+        command,
+        clients: Clients {
+            connections: READERS,
+            at_once: pipeline,
+        },
+        is_cluster: false,
+    }
+}
