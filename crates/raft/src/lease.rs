@@ -171,3 +171,22 @@ impl Group {
         Suspended(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_committed_has_to_be_applied() {
+        let places = Places::default();
+        assert!(places.are_one());
+        places.note_committed(5);
+        assert!(!places.are_one());
+        places.note_applied(4);
+        assert!(!places.are_one());
+        places.note_applied(6);
+        assert!(places.are_one(), "what is applied is committed");
+        places.note_applied(5);
+        assert!(places.are_one(), "it never goes back");
+    }
+}

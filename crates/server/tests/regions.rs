@@ -347,6 +347,8 @@ fn a_watch_does_not_outlive_the_lead_of_its_region() {
         node.lead(6, 9);
     };
     assert_eq!(transaction(&node, &changed_hands), undone);
+    // What was in doubt may have been applied before it is led anew in the same term.
+    assert_eq!(transaction(&node, &|node| node.lead(6, 9)), undone);
     let another = |node: &Node| {
         node.store.lost_leadership(7);
         node.lead(7, 9);

@@ -25,6 +25,8 @@ use crate::key::Key;
 /// The right to commit to a region in one term.
 pub struct Lead {
     term: u64,
+    /// Tells it from others, of the same term too.
+    number: u64,
     committer: Box<dyn Committer>,
     is_over: AtomicBool,
 }
@@ -32,8 +34,10 @@ pub struct Lead {
 impl Lead {
     /// The committer refuses what it can no longer commit in this term.
     pub(crate) fn new(term: u64, committer: Box<dyn Committer>) -> Arc<Lead> {
+        static LEADS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Lead {
             term,
+            number: LEADS.fetch_add(1, Ordering::Relaxed),
             committer,
             is_over: AtomicBool::new(false),
         })
@@ -68,14 +72,14 @@ impl Lead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reign {
     region: u64,
-    term: u64,
+    lead: u64,
 }
 
 impl Reign {
     pub(crate) fn of(region: &Region, lead: &Lead) -> Reign {
         Reign {
             region: region.id,
-            term: lead.term,
+            lead: lead.number,
         }
     }
 }

@@ -132,3 +132,53 @@ fn result(outcome: Outcome) -> Result<(), EngineError> {
         Outcome::Unknown => Err(EngineError::InDoubt),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn proposed(
+        outcome: impl Future<Output = Outcome> + Send + 'static,
+        runtime: &Handle,
+    ) -> (Pin<Box<Proposal>>, Arc<Doubt>) {
+        let doubt: Arc<Doubt> = Arc::default();
+        let proposal = Proposal {
+            outcome: Box::pin(outcome),
+            doubt: Some(doubt.clone()),
+            runtime: runtime.clone(),
+        };
+        (Box::pin(proposal), doubt)
+    }
+
+    #[test]
+    fn a_lead_ends_with_what_nobody_knows() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let applied = |response: &'static [u8]| Outcome::Applied {
+            index: 1,
+            response: Bytes::from_static(response),
+        };
+        let known = [
+            (applied(b""), "Ok(())"),
+            (applied(WRONG_EPOCH), "Err(Outdated)"),
+            (Outcome::NotLeader(None), "Err(NotLeading)"),
+            (Outcome::Stale, "Err(Outdated)"),
+            (Outcome::TooLarge, "Err(TooLarge)"),
+        ];
+        for (outcome, expected) in known {
+            let (proposal, doubt) = proposed(async { outcome }, runtime.handle());
+            assert_eq!(format!("{:?}", proposal.wait()), expected);
+            assert!(!doubt.is_raised(), "{expected}");
+        }
+        let (proposal, doubt) = proposed(async { Outcome::Unknown }, runtime.handle());
+        assert!(matches!(proposal.wait(), Err(EngineError::InDoubt)));
+        assert!(doubt.is_raised());
+        let (proposal, doubt) = proposed(std::future::pending(), runtime.handle());
+        drop(proposal);
+        assert!(doubt.is_raised(), "it may still be applied");
+    }
+}

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cairn_cluster::{
@@ -46,9 +47,13 @@ impl ClusterNode {
     /// Changes the map, wherever that is done.
     pub async fn change(&self, change: Change) -> Result<Effect, ChangeError> {
         let bytes = change.encode();
+        let is_asked = AtomicBool::new(false);
         let changed = timeout(PATIENCE, async {
             loop {
-                if let Some(answer) = self.change_anywhere(&bytes).await? {
+                is_asked.store(true, Ordering::Relaxed);
+                let answer = self.change_anywhere(&bytes).await?;
+                is_asked.store(false, Ordering::Relaxed);
+                if let Some(answer) = answer {
                     let effect = Effect::read_answer(&answer);
                     let effect = effect.map_err(|_| ChangeError::Unknown)?;
                     return effect.map_err(ChangeError::Refused);
@@ -56,7 +61,12 @@ impl ClusterNode {
                 sleep(BETWEEN_ATTEMPTS).await;
             }
         });
-        changed.await.unwrap_or(Err(ChangeError::NoLeader))
+        changed
+            .await
+            .unwrap_or_else(|_| match is_asked.load(Ordering::Relaxed) {
+                true => Err(ChangeError::Unknown),
+                false => Err(ChangeError::NoLeader),
+            })
     }
 
     /// None if it was certainly not done, and may be tried again.

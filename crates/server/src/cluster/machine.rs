@@ -248,9 +248,9 @@ impl Machine for RegionMachine {
         let (regions, attendant) = (self.regions.clone(), self.attendant.clone());
         Box::pin(on_a_thread(move || {
             attendant.take_away(region);
-            let removed = regions.remove(region);
+            regions.remove(region)?;
             attendant.bring_back(region);
-            removed
+            Ok(())
         }))
     }
 
@@ -278,13 +278,14 @@ impl Machine for RegionMachine {
                 .ok_or_else(|| io::Error::other("a snapshot that was not received here"))?;
             on_a_thread(move || {
                 attendant.take_away(region);
-                let installed = regions.install(&applied, incoming);
+                // If it fails, what there is of the region is neither the old nor the new: it stays away.
+                regions.install(&applied, incoming)?;
                 attendant.bring_back(region);
                 tracing::info!("region {region}: a snapshot was put in place");
                 if let (MAP_REGION, Some(map)) = (region, stored_map(&regions)?) {
                     attendant.learn(map);
                 }
-                installed
+                Ok(())
             })
             .await
         })

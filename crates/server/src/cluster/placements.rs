@@ -58,9 +58,9 @@ impl Placements {
     /// Removes what there is of a region that has no replica here, on a thread that may wait.
     pub fn remove(&self, region: u64) -> Result<(), EngineError> {
         self.take_away(region);
-        let removed = self.regions.remove(region);
+        self.regions.remove(region)?;
         self.bring_back(region);
-        removed
+        Ok(())
     }
 
     /// For the end: the store has nothing any more.

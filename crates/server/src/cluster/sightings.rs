@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use cairn_cluster::{ClusterMap, Group, Observed};
+use cairn_cluster::{ClusterMap, Group, NodeState, Observed};
 use cairn_raft::{Role, Status};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -98,27 +98,29 @@ impl ClusterNode {
     /// Another node has told of itself.
     pub(super) fn hear(&self, from: u64, report: Report) -> Answer {
         let known = self.map();
-        let is_behind = report.map_epoch < known.epoch();
+        let answer = match report.map_epoch < known.epoch() {
+            true => Answer::Map(known.encode()),
+            false => Answer::Done,
+        };
+        // One that was removed learns that, and counts no more.
+        let sender = known.node(from);
+        if sender.is_some_and(|node| node.state == NodeState::Removed) {
+            return answer;
+        }
+        let leads = |report: &Report| -> Vec<(u64, u64)> {
+            let led = report.led.iter();
+            led.map(|led| (led.region, led.term)).collect()
+        };
+        let leads_now = leads(&report);
         let heard = Heard {
             report,
             at: Instant::now(),
         };
         let before = self.sightings.heard.lock().insert(from, heard);
-        let leads = |heard: &Heard| -> Vec<(u64, u64)> {
-            let led = heard.report.led.iter();
-            led.map(|led| (led.region, led.term)).collect()
-        };
-        let is_news = {
-            let heard = self.sightings.heard.lock();
-            before.as_ref().map(leads) != heard.get(&from).map(leads)
-        };
-        if is_news {
+        if before.is_none_or(|before| leads(&before.report) != leads_now) {
             self.refresh();
         }
-        match is_behind {
-            true => Answer::Map(known.encode()),
-            false => Answer::Done,
-        }
+        answer
     }
 
     /// Who leads here has changed.
