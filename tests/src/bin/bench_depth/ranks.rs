@@ -11,8 +11,7 @@ use crate::trial::Trial;
 const FEW: u64 = 5000;
 
 pub fn run(trial: &mut Trial, table: &mut Table) {
-    let elements = trial.scale.elements;
-    for (name, size) in [("few", FEW), ("many", elements)] {
+    for (name, size) in sets(trial) {
         fill::collection(&mut trial.client, Kind::Zset, name, size);
         let question = format!("ZRANK {name} member:{:09}", size / 2);
         let took = trial.count_elements(name, &question).as_secs_f64();
@@ -20,6 +19,10 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
     }
     questions(trial, table);
     additions(trial, table);
+}
+
+fn sets(trial: &Trial) -> [(&'static str, u64); 2] {
+    [("few", FEW), ("many", trial.scale.elements)]
 }
 
 fn questions(trial: &mut Trial, table: &mut Table) {
@@ -59,8 +62,11 @@ fn additions(trial: &mut Trial, table: &mut Table) {
     // Each takes some microseconds: so many that a moment in which the machine does something else does not count.
     let (rounds, commands) = (trial.scale.rounds, trial.scale.commands * 10);
     let mut plain = trial.beside(&["--rank-index", "no"]);
-    fill::collection(&mut plain.client, Kind::Zset, "many", trial.scale.elements);
+    for (name, size) in sets(trial) {
+        fill::collection(&mut plain.client, Kind::Zset, name, size);
+    }
     settle(&mut plain);
+    settle(trial);
     let add = |trial: &mut Trial| {
         measure::mean_of_many(&mut trial.client, commands, |_| {
             let number = fastrand::u64(..1 << 32);
