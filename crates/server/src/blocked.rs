@@ -356,7 +356,7 @@ impl Waiter {
                 protocol: self.protocol,
                 client: self.client.id,
             };
-            if !held.try_extend(&call.request()) {
+            if !call.take_latches(held) {
                 self.end(Ending::Retry);
                 return None;
             }
