@@ -1,6 +1,8 @@
 //! Ranks, offsets and counts in a sorted set.
 
 use std::cell::RefCell;
+use std::thread;
+use std::time::Duration;
 
 use crate::fill::{self, Kind};
 use crate::measure::{self, words};
@@ -60,11 +62,14 @@ fn questions(trial: &mut Trial, table: &mut Table) {
 /// What ZADD costs for the sake of the index, beside a server that keeps none.
 fn additions(trial: &mut Trial, table: &mut Table) {
     // Each takes some microseconds: so many that a moment in which the machine does something else does not count.
-    let (rounds, commands) = (trial.scale.rounds, trial.scale.commands * 10);
+    let (rounds, commands) = (trial.scale.rounds, trial.scale.commands * 50);
     let mut plain = trial.beside(&["--rank-index", "no"]);
     for (name, size) in sets(trial) {
         fill::collection(&mut plain.client, Kind::Zset, name, size);
     }
+    // What was filled last would otherwise be written out, and compacted, while it is timed.
+    settle(&mut plain);
+    thread::sleep(Duration::from_secs(10));
     settle(&mut plain);
     settle(trial);
     let add = |trial: &mut Trial| {
