@@ -9,13 +9,17 @@ CARGO ?= cargo
 # Where Rust's installer puts it: this very run has to find it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-.PHONY: run build test lint unit scripts differential simulation crash clients apps conformance selftest fuzz bench \
+.PHONY: run cluster build test lint unit scripts differential simulation crash clients apps conformance selftest fuzz bench \
         instructions larger-than-memory bench-depth depth build-tools test-tools clean
 # apt-get and cargo each run once at a time, and cargo keeps the cores busy by itself.
 .NOTPARALLEL:
 
 run: build
 	$(CAIRN_BIN) serve $(ARGS)
+
+# Three nodes of a cluster on ports 7001 to 7003, until Ctrl-C: make cluster DIR=./data-cluster ARGS="--sync always"
+cluster: build
+	tools/cluster $(CAIRN_BIN) $(or $(DIR),./data-cluster) $(ARGS)
 
 build: build-tools
 	$(CARGO) build --release --package cairn-server

@@ -18,7 +18,7 @@ use crate::slots::SlotRange;
 pub struct Foundation {
     pub cluster: u64,
     pub settings: Settings,
-    /// They are numbered from 1, in this order.
+    /// They are numbered from 1, in this order. The first makes the regions, and has a replica of each.
     pub nodes: Vec<Founder>,
     /// How many regions share the slots. They are numbered from 1, in the order of slots.
     pub regions: u16,
@@ -90,20 +90,23 @@ impl Foundation {
 }
 
 impl ClusterMap {
-    /// Adds a region with replicas on nodes in a row, which begins elsewhere at each turn. So all nodes have
-    /// the same number of them, or one more.
+    /// Adds a region with replicas on nodes in a row, which begins elsewhere at each turn, so that all nodes have about the
+    /// same number. But the first node has one of each: it makes them all. If there are more nodes than
+    /// replicas, the planner evens that out.
     fn add_region(&mut self, slots: Option<SlotRange>, turn: usize) {
         let id = self.next_region;
         self.next_region += 1;
         let wanted = self.wanted_replicas(id);
         let nodes: Vec<u64> = self.nodes.keys().copied().collect();
+        let row = (0..wanted).map(|place| nodes[(turn * wanted + place) % nodes.len()]);
+        let mut row: Vec<u64> = row.collect();
+        if !row.contains(&nodes[0]) {
+            row[0] = nodes[0];
+        }
         let mut replicas = BTreeMap::new();
-        for place in 0..wanted {
-            let replica = Replica {
-                node: nodes[(turn * wanted + place) % nodes.len()],
-                duty: Duty::Voter,
-            };
-            replicas.insert(self.next_replica, replica);
+        for node in row {
+            let duty = Duty::Voter;
+            replicas.insert(self.next_replica, Replica { node, duty });
             self.next_replica += 1;
         }
         let region = Region {

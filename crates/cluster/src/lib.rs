@@ -46,7 +46,7 @@ pub use plan::{Limits, Plan, plan};
 pub use region::{Duty, MAP_REGION, Region, Replica, Split};
 pub use slots::SlotRange;
 pub use status::Status;
-pub use view::{Answer, Route, View, node_name};
+pub use view::{Alone, Answer, Route, View, node_name};
 
 #[cfg(test)]
 mod simulation;

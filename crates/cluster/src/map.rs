@@ -117,6 +117,19 @@ impl ClusterMap {
         })
     }
 
+    /// Whether a replica was given up: its number has been given out, and no region has it, nor is about to. This stays
+    /// so, however the map changes; and a map that is too old to know the replica does not say so.
+    pub fn is_gone(&self, region: u64, replica: u64) -> bool {
+        let has = self
+            .region(region)
+            .is_some_and(|region| region.replicas.contains_key(&replica));
+        let will_have = self
+            .regions()
+            .filter_map(|region| region.split.as_ref())
+            .any(|split| split.replicas.values().any(|new| *new == replica));
+        replica < self.next_replica && !has && !will_have
+    }
+
     /// How many voters a region should have, with the nodes that there are.
     pub fn wanted_replicas(&self, region: u64) -> usize {
         let active = self.active_nodes().count();

@@ -14,11 +14,16 @@ use crate::region::{Duty, Region};
 pub struct Limits {
     /// In how many regions replicas are moved at once. Each copies a region's data.
     pub moves: usize,
+    /// How many regions are handed over at once to even out leaders. Each is without one for a moment.
+    pub handovers: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { moves: 4 }
+        Limits {
+            moves: 4,
+            handovers: 8,
+        }
     }
 }
 
@@ -43,7 +48,7 @@ pub fn plan(map: &ClusterMap, observed: &Observed, limits: Limits) -> Plan {
     let settled = planner.go_on();
     let settled = planner.repair(settled, limits);
     let settled = planner.even_out(settled, limits);
-    planner.lead(&settled);
+    planner.lead(&settled, limits);
     planner.remove_drained();
     planner.plan
 }
@@ -201,7 +206,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Has regions led by who should lead them.
-    fn lead(&mut self, settled: &[&Region]) {
+    fn lead(&mut self, settled: &[&Region], limits: Limits) {
         let mut free = Vec::new();
         for region in settled {
             if self.leave_draining(region) || self.prefer(region) {
@@ -215,13 +220,27 @@ impl<'a> Planner<'a> {
         let is_under_way = transfers
             .into_iter()
             .any(|step| matches!(step, Step::Transfer { .. }));
-        // One at a time: what is seen of leaders is a moment old.
+        // What is seen of leaders is a moment old: what is asked for is done first.
         if is_under_way || !self.map.settings().balance {
             return;
         }
         let mut counts = self.leading.clone();
         counts.retain(|node, _| self.observed.alive.contains(node));
-        if let Some(found) = handover(&free, &counts, self.observed) {
+        for _ in 0..limits.handovers {
+            let Some(found) = handover(&free, &counts, self.observed) else {
+                return;
+            };
+            // As if it were done already.
+            let region = self.map.region(found.region);
+            let from = region.and_then(|region| self.observed.leader(region));
+            let to = region.and_then(|region| region.node_of(found.to));
+            if let Some(count) = from.and_then(|from| counts.get_mut(&from)) {
+                *count = count.saturating_sub(1);
+            }
+            if let Some(count) = to.and_then(|to| counts.get_mut(&to)) {
+                *count += 1;
+            }
+            free.retain(|region| region.id != found.region);
             self.plan.steps.push(Step::Transfer {
                 region: found.region,
                 to: found.to,

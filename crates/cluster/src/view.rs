@@ -7,6 +7,7 @@
 //!
 //! The words are data, [`Answer`]s and text, which the server turns into replies.
 
+mod alone;
 mod id;
 mod nodes;
 mod shards;
@@ -23,6 +24,7 @@ use crate::node::{Node, NodeState};
 use crate::observed::Observed;
 use crate::region::{Duty, Region};
 use crate::slots::SlotRange;
+pub use alone::Alone;
 pub use id::node_name;
 
 /// What a command answers.

@@ -14,24 +14,29 @@
 //!   Library            0b | region u64 | length u32 | name of functions: a library of them
 //!   Applied            0c | region u64                     how far the region's log is applied, and who belongs to it
 //!   Installing         0d | region u64                     a snapshot is being put in the place of the region
+//!   ClusterMap         0e | region u64                     who belongs to the cluster, and has what: of region 0
+//!   Identity           0f                                  which node of which cluster this is
 //! ```
 //!
 //! The tag comes first: a start-up lists all regions, or all staged versions, with one scan of a kind
 //! ([`SystemKind::prefix`]), and a region finds its own with a narrower one
-//! ([`SystemKind::region_prefix`]). Format alone belongs to no region, and is one byte, so that every later
-//! format can find it.
+//! ([`SystemKind::region_prefix`]). Format and Identity belong to no region, and are one byte, so that every later
+//! format can find the first.
 //!
 //! On one machine there is one region, without a descriptor: it has all slots. As soon as a region with slots has one, those
 //! that no region names are nobody's.
 //!
 //! Tags are on disk and never used again for another kind. [`value`] holds what the rows say, [`region`] what
-//! those of a cluster's regions do.
+//! those of a cluster's regions do, and [`identity`] what a node remembers of itself. What a map is made of is known to whoever
+//! keeps it.
 
+pub mod identity;
 pub mod region;
 pub mod value;
 
 use crate::DecodeError;
 use crate::reader::Reader;
+pub use identity::Identity;
 pub use region::{Descriptor, Slots};
 pub use value::Maxima;
 
@@ -52,12 +57,14 @@ pub enum SystemKind {
     Library = 0x0b,
     Applied = 0x0c,
     Installing = 0x0d,
+    ClusterMap = 0x0e,
+    Identity = 0x0f,
 }
 
 impl SystemKind {
     /// What a region takes along when it moves to another node, in this order: first what it is. (Where it is in its log is
     /// told beside.)
-    pub const OF_REGION: [SystemKind; 9] = [
+    pub const OF_REGION: [SystemKind; 10] = [
         SystemKind::RegionDescriptor,
         SystemKind::Database,
         SystemKind::NextIndex,
@@ -67,6 +74,7 @@ impl SystemKind {
         SystemKind::Watermark,
         SystemKind::LegacyMayExist,
         SystemKind::Library,
+        SystemKind::ClusterMap,
     ];
 
     /// Bounds the rows of this kind, of all regions.
@@ -96,6 +104,8 @@ impl SystemKind {
             0x0b => SystemKind::Library,
             0x0c => SystemKind::Applied,
             0x0d => SystemKind::Installing,
+            0x0e => SystemKind::ClusterMap,
+            0x0f => SystemKind::Identity,
             _ => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -117,6 +127,8 @@ pub enum SystemKey<'a> {
     Library { region: u64, name: &'a [u8] },
     Applied { region: u64 },
     Installing { region: u64 },
+    ClusterMap { region: u64 },
+    Identity,
 }
 
 impl<'a> SystemKey<'a> {
@@ -135,13 +147,15 @@ impl<'a> SystemKey<'a> {
             SystemKey::Library { .. } => SystemKind::Library,
             SystemKey::Applied { .. } => SystemKind::Applied,
             SystemKey::Installing { .. } => SystemKind::Installing,
+            SystemKey::ClusterMap { .. } => SystemKind::ClusterMap,
+            SystemKey::Identity => SystemKind::Identity,
         }
     }
 
     /// The region that the row belongs to, if it belongs to one.
     pub fn region(&self) -> Option<u64> {
         match *self {
-            SystemKey::Format => None,
+            SystemKey::Format | SystemKey::Identity => None,
             SystemKey::Database { region, .. }
             | SystemKey::NextIndex { region }
             | SystemKey::DeadIndex { region, .. }
@@ -153,7 +167,8 @@ impl<'a> SystemKey<'a> {
             | SystemKey::RegionDescriptor { region }
             | SystemKey::Library { region, .. }
             | SystemKey::Applied { region }
-            | SystemKey::Installing { region } => Some(region),
+            | SystemKey::Installing { region }
+            | SystemKey::ClusterMap { region } => Some(region),
         }
     }
 
@@ -167,7 +182,7 @@ impl<'a> SystemKey<'a> {
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         let kind = self.kind();
         match *self {
-            SystemKey::Format => out.extend_from_slice(&kind.prefix()),
+            SystemKey::Format | SystemKey::Identity => out.extend_from_slice(&kind.prefix()),
             SystemKey::Database { region, number } => {
                 out.extend_from_slice(&kind.region_prefix(region));
                 out.extend_from_slice(&number.to_be_bytes());
@@ -195,7 +210,8 @@ impl<'a> SystemKey<'a> {
             | SystemKey::AppliedIndex { region }
             | SystemKey::RegionDescriptor { region }
             | SystemKey::Applied { region }
-            | SystemKey::Installing { region } => {
+            | SystemKey::Installing { region }
+            | SystemKey::ClusterMap { region } => {
                 out.extend_from_slice(&kind.region_prefix(region));
             }
         }
@@ -249,6 +265,10 @@ impl<'a> SystemKey<'a> {
             SystemKind::Installing => SystemKey::Installing {
                 region: region(reader)?,
             },
+            SystemKind::ClusterMap => SystemKey::ClusterMap {
+                region: region(reader)?,
+            },
+            SystemKind::Identity => SystemKey::Identity,
             SystemKind::Library => SystemKey::Library {
                 region: region(reader)?,
                 name: {

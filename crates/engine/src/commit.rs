@@ -43,12 +43,24 @@ pub enum SyncMode {
 /// Commits batches. An error means that nothing of the batch was applied, unless it is [`EngineError::InDoubt`].
 pub trait Committer: Send + Sync {
     fn commit(&self, batch: Batch) -> Commit;
+
+    /// Whether what is committed can be read now without asking anybody: certainly nobody else commits.
+    fn may_read(&self) -> bool {
+        true
+    }
 }
 
 /// The outcome of a commit, at once or later.
 pub enum Commit {
     Done(Result<()>),
     Pending(oneshot::Receiver<Result<()>>),
+    Underway(Pin<Box<dyn Underway>>),
+}
+
+/// A commit that goes on by itself, and says what became of it to whoever asks.
+pub trait Underway: Future<Output = Result<()>> + Send {
+    /// Waits on a thread that may block.
+    fn wait(self: Pin<Box<Self>>) -> Result<()>;
 }
 
 impl Future for Commit {
@@ -60,6 +72,7 @@ impl Future for Commit {
             Commit::Pending(receiver) => Pin::new(receiver)
                 .poll(context)
                 .map(|outcome| outcome.unwrap_or(Err(EngineError::Closing))),
+            Commit::Underway(commit) => commit.as_mut().poll(context),
         }
     }
 }
@@ -72,6 +85,7 @@ impl Commit {
             Commit::Pending(receiver) => receiver
                 .blocking_recv()
                 .unwrap_or(Err(EngineError::Closing)),
+            Commit::Underway(commit) => commit.wait(),
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::options::{self, EngineOptions};
 use crate::overlay::Overlay;
+use crate::readers::{AllReaders, Readers};
 use crate::row::Row;
 use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
@@ -238,6 +239,7 @@ pub fn block_reads() -> u64 {
 pub struct Engine {
     database: Arc<Database>,
     young: Young,
+    readers: AllReaders,
     /// Held while draining.
     draining: Mutex<()>,
     /// The last commit that is in RocksDB.
@@ -302,7 +304,11 @@ impl Engine {
 
     /// Whether it belongs to a node of a cluster: what one machine takes for its own may be another region's then.
     fn has_regions(&self) -> Result<bool> {
-        let kinds = [SystemKind::RegionDescriptor, SystemKind::Installing];
+        let kinds = [
+            SystemKind::RegionDescriptor,
+            SystemKind::Installing,
+            SystemKind::Identity,
+        ];
         for prefix in kinds.map(SystemKind::prefix) {
             let upper = row::prefix_end(&prefix).unwrap_or_default();
             let mut rows = self.background_rows(Family::Meta, &prefix, &upper);
@@ -343,6 +349,7 @@ impl Engine {
                 gate: gate.clone(),
             }),
             young: Young::new(memory.row_cache, memory.young),
+            readers: AllReaders::default(),
             draining: Mutex::new(()),
             applied: AtomicU64::new(0),
             gate,
@@ -678,7 +685,14 @@ impl Engine {
             fact(SystemKey::Applied { region }, &place),
             fact(SystemKey::Maxima { region }, &maxima.encode()),
         ];
+        let readers = self.readers_of(region);
+        let _nobody_reads = readers.write();
         self.young.apply(batches, facts, None)
+    }
+
+    /// What a region's log commits becomes visible while nobody holds this.
+    pub fn readers_of(&self, region: u64) -> Readers {
+        self.readers.of(region)
     }
 
     /// Whether more may be committed without waiting.

@@ -9,6 +9,7 @@
 //! batch. Only what has no log yet is made from outside ([`Regions::create`]).
 
 mod checksum;
+mod identity;
 mod incoming;
 mod install;
 mod snapshot;
@@ -105,8 +106,16 @@ impl Regions {
     /// the first that has slots, the slots that nobody is given are nobody's: what one machine has left in them is
     /// dropped.
     pub fn create(&self, regions: &[(u64, Descriptor, Applied)]) -> Result<()> {
+        self.create_beside(Batch::new(), regions)
+    }
+
+    /// The same, together with other rows.
+    fn create_beside(
+        &self,
+        mut batch: Batch,
+        regions: &[(u64, Descriptor, Applied)],
+    ) -> Result<()> {
         let mut all = self.list()?;
-        let mut batch = Batch::new();
         for (region, descriptor, beginning) in regions {
             let (region, descriptor) = (*region, *descriptor);
             all.remove(&region);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_encoding::raft::{LogId, Membership};
 use openraft::async_runtime::watch::WatchReceiver;
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::consensus::{Place, Types, log_id, membership};
 use crate::error::StartError;
+use crate::lease::Lease;
 use crate::log::{Log, RegionLog};
 use crate::machine::Machine;
 use crate::network::Peers;
@@ -63,13 +64,14 @@ pub(crate) struct Group {
     pub replica: u64,
     pub raft: Raft<Types, StateMachine>,
     pub log: RegionLog,
-    pub barrier: Barrier,
+    pub barrier: Arc<Barrier>,
+    /// For those who read while another leads.
+    pub following: Arc<Barrier>,
     pub incoming: Incoming,
     pub config: Arc<Config>,
     /// When it was started, if it had voted before: see `votes`.
     returned: Option<Instant>,
-    /// The last term in which it gave leadership away by itself.
-    transferred: AtomicU64,
+    pub lease: Lease,
     role: watch::Receiver<Role>,
 }
 
@@ -122,11 +124,12 @@ impl Group {
             replica,
             raft,
             log,
-            barrier: Barrier::default(),
+            barrier: Arc::default(),
+            following: Arc::default(),
             incoming: Incoming::default(),
             config,
             returned,
-            transferred: AtomicU64::new(0),
+            lease: Lease::new(),
             role,
         }))
     }
@@ -150,29 +153,6 @@ impl Group {
             .is_none_or(|returned| now() - returned >= self.config.election_timeout)
     }
 
-    /// Whether it may read what it has applied, without asking anybody: it leads, has applied all that was acknowledged
-    /// before, and a quorum has just confirmed that none of them will elect another for a while.
-    pub(crate) fn holds_lease(&self) -> bool {
-        self.metrics(|metrics| {
-            let Role::Leader { term, ready: true } = role(metrics, self.replica) else {
-                return false;
-            };
-            // Those to whom it hands over are free to elect at once.
-            if self.transferred.load(Ordering::Acquire) >= term {
-                return false;
-            }
-            let voters: BTreeSet<u64> = metrics.membership_config.voter_ids().collect();
-            // One that removes itself hands over when it is done with that.
-            if !voters.contains(&self.replica) {
-                return false;
-            }
-            voters.len() == 1
-                || metrics
-                    .last_quorum_acked
-                    .is_some_and(|acked| now() - acked.into_inner() < self.config.lease())
-        })
-    }
-
     /// Whether a quorum has been heard of lately.
     pub(crate) fn has_quorum(&self) -> bool {
         self.metrics(|metrics| {
@@ -182,11 +162,6 @@ impl Group {
                     now() - acked.into_inner() < self.config.election_timeout * 2
                 })
         })
-    }
-
-    /// From now on, whatever this replica is told, it reads only after having asked.
-    pub(crate) fn gives_up_lease(&self, term: u64) {
-        self.transferred.fetch_max(term, Ordering::AcqRel);
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -227,7 +202,7 @@ pub(crate) fn member(replica: Option<u64>, place: Option<Place>) -> Option<Membe
     })
 }
 
-fn role(metrics: &RaftMetrics<Types>, replica: u64) -> Role {
+pub(crate) fn role(metrics: &RaftMetrics<Types>, replica: u64) -> Role {
     if metrics.running_state.is_err() {
         return Role::Stopped;
     }

@@ -11,7 +11,7 @@
 //! it (`state_machine`). Then the one who proposed it learns that ([`Outcome`]), or that it certainly was not, or
 //! that nobody knows.
 //!
-//! Reads ask nobody while a majority has lately confirmed who leads (`read`). Logs are cut off at the front once the
+//! Reads ask nobody while a majority has lately confirmed who leads (`lease`, `read`). Logs are cut off at the front once the
 //! machine is durable up to there (`purge`), and a replica that needs what is gone gets the machine's state instead
 //! (`snapshot`).
 //!
@@ -23,6 +23,7 @@ mod consensus;
 mod error;
 mod group;
 mod handler;
+mod lease;
 mod log;
 mod machine;
 mod membership;
@@ -44,10 +45,11 @@ pub use cairn_encoding::raft::{Applied, LogId, Membership};
 pub use config::{Config, Failure, WallClock};
 pub use error::{MembershipError, Outcome, ReadError, StartError};
 pub use group::{Member, Role, Status};
+pub use lease::{ReadLease, Suspended};
 pub use log::Log;
 pub use machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 pub use node::Node;
 pub use propose::MAX_PAYLOAD;
 pub use runtime::Later;
-pub use tcp::{Identity, Tcp};
+pub use tcp::{Identity, Tcp, Tls};
 pub use transport::{CallError, Service, Transport};

@@ -22,6 +22,12 @@ impl Group {
     /// Makes these replicas the voters, by a joint change. All of them must be members; those that were voters and are
     /// none of these are removed.
     pub(crate) async fn change_voters(&self, voters: BTreeSet<u64>) -> Changed {
+        if let Role::Leader { term, .. } = self.role()
+            && !voters.contains(&self.replica)
+        {
+            // It hands over when it is done with that.
+            self.gives_up_lease(term);
+        }
         self.changed(self.raft.change_membership(voters, false))
             .await
     }

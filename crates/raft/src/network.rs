@@ -67,7 +67,7 @@ impl Peer {
             .call(self.node, request.encode(), limit)
             .await
             .map_err(|error| match error {
-                CallError::Unreachable(_) => unreachable(error),
+                CallError::NotSent(_) | CallError::Unreachable(_) => unreachable(error),
                 // It may have been slow just now.
                 CallError::TimedOut => NetworkError::from_string(error).into(),
             })?;

@@ -12,9 +12,11 @@ use crate::config::Config;
 use crate::consensus::Place;
 use crate::error::{MembershipError, Outcome, ReadError, StartError};
 use crate::group::{Group, Member, Role, Status};
+use crate::lease::{ReadLease, Suspended};
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::message::{Call, Request, Response};
+use crate::read::Answer;
 use crate::runtime::{Later, sleep, spawn};
 use crate::transport::{Service, Transport};
 
@@ -176,6 +178,26 @@ impl Node {
         self.group(region).is_some_and(|group| group.holds_lease())
     }
 
+    /// The same for whoever asks often; none if there is no such replica.
+    pub fn lease(&self, region: u64) -> Option<ReadLease> {
+        self.group(region).map(ReadLease)
+    }
+
+    /// From now on until what is returned is dropped, this replica reads only after having asked: it is about to give
+    /// slots away to a region that others may lead.
+    pub fn suspend_lease(&self, region: u64) -> Option<Suspended> {
+        self.group(region).map(|group| group.suspends_lease())
+    }
+
+    /// Has a replica of a region that never had a leader stand for election at once. It need not be elected.
+    pub async fn stand(&self, region: u64) {
+        if let Some(group) = self.group(region)
+            && let Err(error) = group.raft.trigger().elect(true).await
+        {
+            tracing::debug!("region {region}: {error}");
+        }
+    }
+
     /// Waits until all that was acknowledged before the call is applied here, and this replica certainly leads.
     pub async fn read_barrier(&self, region: u64) -> Result<(), ReadError> {
         match self.group(region) {
@@ -187,28 +209,10 @@ impl Node {
     /// Waits until all that was acknowledged before the call is applied here, whoever leads.
     pub async fn follower_barrier(&self, region: u64) -> Result<(), ReadError> {
         let group = self.group(region).ok_or(ReadError::NotLeader(None))?;
-        let Some(leader) = group.hint() else {
-            return group.read_barrier().await;
-        };
-        let request = Request {
-            region,
-            from: group.replica,
-            to: leader.replica,
-            call: Call::Read,
-        };
-        let limit = self.config.election_timeout * 2;
-        let answer = self.transport.call(leader.node, request.encode(), limit);
-        match answer.await.map(|answer| Response::decode(&answer)) {
-            Ok(Ok(Response::Read(id))) => {
-                let applied = group
-                    .raft
-                    .wait(Some(limit))
-                    .applied_index_at_least(Some(id.index), "a follower's read")
-                    .await;
-                applied.map(|_| ()).map_err(|_| ReadError::NoQuorum)
-            }
-            _ => Err(ReadError::NoQuorum),
-        }
+        let transport = self.transport.clone();
+        let following = group.following.clone();
+        let ask = move || ask_leader(group.clone(), transport.clone());
+        following.pass(ask).await.map(|_| ())
     }
 
     pub async fn add_learner(&self, region: u64, new: Member) -> Result<(), MembershipError> {
@@ -246,6 +250,32 @@ impl Node {
                 tracing::warn!("region {region}: its log cannot be purged: {error}");
             }
         }
+    }
+}
+
+/// Waits until this replica has applied what its leader says that a read has to see.
+async fn ask_leader(group: Arc<Group>, transport: Arc<dyn Transport>) -> Answer {
+    let Some(leader) = group.hint() else {
+        return group.confirm().await;
+    };
+    let request = Request {
+        region: group.region,
+        from: group.replica,
+        to: leader.replica,
+        call: Call::Read,
+    };
+    let limit = group.config.election_timeout * 2;
+    let answer = transport.call(leader.node, request.encode(), limit);
+    match answer.await.map(|answer| Response::decode(&answer)) {
+        Ok(Ok(Response::Read(id))) => {
+            let applied = group
+                .raft
+                .wait(Some(limit))
+                .applied_index_at_least(Some(id.index), "a follower's read")
+                .await;
+            applied.map(|_| id).map_err(|_| ReadError::NoQuorum)
+        }
+        _ => Err(ReadError::NoQuorum),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A leader that holds its lease reads at once: whatever was acknowledged, it has applied before. Otherwise
 //! it asks the others whether it still leads, once for all reads that wait. A read never joins a question that
-//! was asked before it came.
+//! was asked before it came. A follower asks the leader in the same way.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::error::ReadError;
 use crate::group::{Group, member};
 use crate::runtime::{spawn, within};
 
-type Answer = Result<LogId, ReadError>;
+pub(crate) type Answer = Result<LogId, ReadError>;
 
 /// Those who wait for the next question.
 #[derive(Default)]
@@ -31,6 +31,46 @@ struct Waiting {
     next: Vec<oneshot::Sender<Answer>>,
 }
 
+impl Barrier {
+    /// Waits for the answer to the next question; the first to wait has it asked.
+    pub(crate) async fn pass<A>(self: &Arc<Self>, ask: impl Fn() -> A + Send + 'static) -> Answer
+    where
+        A: Future<Output = Answer> + Send + 'static,
+    {
+        let (told, answer) = oneshot::channel();
+        let first = {
+            let mut waiting = self.waiting.lock();
+            waiting.next.push(told);
+            !std::mem::replace(&mut waiting.asking, true)
+        };
+        if first {
+            let barrier = self.clone();
+            spawn(async move { barrier.ask_while_anybody_waits(ask).await });
+        }
+        answer.await.unwrap_or(Err(ReadError::NoQuorum))
+    }
+
+    async fn ask_while_anybody_waits<A>(&self, ask: impl Fn() -> A)
+    where
+        A: Future<Output = Answer>,
+    {
+        loop {
+            let those = {
+                let mut waiting = self.waiting.lock();
+                if waiting.next.is_empty() {
+                    waiting.asking = false;
+                    return;
+                }
+                std::mem::take(&mut waiting.next)
+            };
+            let answer = ask().await;
+            for waiting in those {
+                waiting.send(answer.clone()).ok();
+            }
+        }
+    }
+}
+
 impl Group {
     /// Waits until this replica has applied all that was acknowledged before the call, as its leader.
     pub(crate) async fn read_barrier(self: &Arc<Self>) -> Result<(), ReadError> {
@@ -42,37 +82,17 @@ impl Group {
 
     /// Makes sure that it leads, and returns what has to be applied before a read that came before the call; here it is.
     pub(crate) async fn confirm(self: &Arc<Self>) -> Answer {
-        let (told, answer) = oneshot::channel();
-        let first = {
-            let mut waiting = self.barrier.waiting.lock();
-            waiting.next.push(told);
-            !std::mem::replace(&mut waiting.asking, true)
-        };
-        if first {
-            let group = self.clone();
-            spawn(async move { group.ask_while_anybody_waits().await });
-        }
-        answer.await.unwrap_or(Err(ReadError::NoQuorum))
-    }
-
-    async fn ask_while_anybody_waits(&self) {
-        loop {
-            let those = {
-                let mut waiting = self.barrier.waiting.lock();
-                if waiting.next.is_empty() {
-                    waiting.asking = false;
-                    return;
-                }
-                std::mem::take(&mut waiting.next)
-            };
-            // The group is silent while a snapshot is installed.
-            let patience = self.config.election_timeout * 3;
-            let answer = within(patience, self.ask()).await;
-            let answer = answer.unwrap_or(Err(ReadError::NoQuorum));
-            for waiting in those {
-                waiting.send(answer.clone()).ok();
+        let group = self.clone();
+        let ask = move || {
+            let group = group.clone();
+            async move {
+                // The group is silent while a snapshot is installed.
+                let patience = group.config.election_timeout * 3;
+                let answer = within(patience, group.ask()).await;
+                answer.unwrap_or(Err(ReadError::NoQuorum))
             }
-        }
+        };
+        self.barrier.pass(ask).await
     }
 
     async fn ask(&self) -> Answer {

@@ -5,6 +5,7 @@ mod frame;
 mod handshake;
 mod link;
 mod server;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,11 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 pub use self::handshake::Identity;
 use self::link::Link;
+pub use self::tls::Tls;
 use crate::runtime::Later;
 use crate::transport::{CallError, Service, Transport};
 
@@ -25,7 +28,7 @@ use crate::transport::{CallError, Service, Transport};
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 pub struct Tcp {
-    identity: Identity,
+    identity: RwLock<Identity>,
     peers: Mutex<BTreeMap<u64, Peer>>,
 }
 
@@ -38,12 +41,22 @@ struct Peer {
 impl Tcp {
     pub fn new(identity: Identity) -> Arc<Tcp> {
         Arc::new(Tcp {
-            identity,
+            identity: RwLock::new(identity),
             peers: Mutex::default(),
         })
     }
 
-    /// Says where a node is.
+    /// Shows another certificate from now on. Connections that there are go on.
+    pub fn renew(&self, tls: Tls) {
+        self.identity.write().tls = Some(tls);
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.read().clone()
+    }
+
+    /// Says where a node is. If that has changed, what was asked at the old address is still answered there, and the
+    /// connection goes then.
     pub fn set_address(&self, node: u64, address: String) {
         let mut peers = self.peers.lock();
         let known = peers.get(&node);
@@ -57,13 +70,18 @@ impl Tcp {
         }
     }
 
-    /// Serves other nodes until it is given up. Without a secret only those of this machine are talked to.
+    /// The node is no longer one of the cluster: it is not called any more.
+    pub fn forget(&self, node: u64) {
+        self.peers.lock().remove(&node);
+    }
+
+    /// Serves other nodes until it is given up. Without a secret or TLS only those of this machine are talked to.
     pub async fn serve(&self, listener: TcpListener, service: Arc<dyn Service>) -> io::Result<()> {
-        server::serve(listener, self.identity.clone(), service).await
+        server::serve(listener, || self.identity(), service).await
     }
 
     fn link(&self, node: u64) -> Result<Arc<Link>, CallError> {
-        let unreachable = |why: &str| CallError::Unreachable(why.to_string());
+        let unreachable = |why: &str| CallError::NotSent(why.to_string());
         let mut peers = self.peers.lock();
         let peer = peers
             .get_mut(&node)
@@ -77,7 +95,7 @@ impl Tcp {
         {
             return Err(unreachable("it could not be reached just now"));
         }
-        let link = Link::open(self.identity.clone(), node, peer.address.clone());
+        let link = Link::open(self.identity(), node, peer.address.clone());
         peer.tried = Some(Instant::now());
         peer.link = Some(link.clone());
         Ok(link)
@@ -96,16 +114,22 @@ impl Transport for Tcp {
     }
 }
 
-/// Without a secret anybody could join, so nobody from outside is listened to.
+/// If nodes have nothing to show, anybody could join, so nobody from outside is listened to.
 fn may_talk(identity: &Identity, address: SocketAddr) -> io::Result<()> {
-    match identity.secret.is_empty() && !address.ip().is_loopback() {
+    let shows_nothing = identity.secret.is_empty() && identity.tls.is_none();
+    match shows_nothing && !address.ip().is_loopback() {
         true => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "nodes on other machines need a shared secret",
+            "nodes on other machines need a shared secret or TLS",
         )),
         false => Ok(()),
     }
 }
+
+/// A connection that is ready for the handshake: encrypted, if nodes are to talk so.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 #[cfg(test)]
 mod tests;

@@ -23,12 +23,15 @@ pub trait Service: Send + Sync + 'static {
     fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes>;
 }
 
-/// Whether the request was served is not known.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
-    /// To try again at once would be in vain.
+    /// The request has not been sent, and will not be. To try again at once would be in vain.
+    #[error("not reachable: {0}")]
+    NotSent(String),
+    /// Whether it was served is not known. To try again at once would be in vain.
     #[error("not reachable: {0}")]
     Unreachable(String),
+    /// Nor is it here, nor whether it will be.
     #[error("no answer in time")]
     TimedOut,
 }

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use cairn_store::{Effect, Observer};
+use cairn_store::{Effect, Observer, slot};
 
 use crate::pubsub::Published;
+use crate::route;
 use crate::server::Server;
 use crate::tracking::Outdated;
 
@@ -39,6 +40,10 @@ impl Observer for Audience {
                         is_sharded,
                     };
                     server.pubsub.publish(message, except, limits);
+                    // Who listens to a channel of a slot does so where that is led: here.
+                    if let Some(node) = server.cluster.get().filter(|_| !is_sharded) {
+                        node.publish(&channel, &text);
+                    }
                 }
                 Effect::Event {
                     name,
@@ -58,8 +63,10 @@ impl Observer for Audience {
                 Effect::AllOutdated => outdated.add_all(),
                 Effect::LeadEnded => {
                     outdated.add_all();
-                    // They are told where to wait.
+                    // They are told where to wait, and those who listen that they are to listen elsewhere.
                     server.blocked.retry_all();
+                    let has_gone = |name: &[u8]| !route::is_led_here(&server, slot(name));
+                    server.pubsub.leave_shards(has_gone, limits);
                 }
                 Effect::Expired { database, key } => server.blocked.expired((database, key)),
             }

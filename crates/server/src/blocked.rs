@@ -355,6 +355,7 @@ impl Waiter {
                 database: self.database,
                 protocol: self.protocol,
                 client: self.client.id,
+                from_replica: false,
             };
             if !call.take_latches(held) {
                 self.end(Ending::Retry);

@@ -1,5 +1,7 @@
 //! The program's commands.
 
+mod cluster;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +25,9 @@ enum Run {
     Inspect(Inspect),
     /// Check that all rows agree with each other.
     Check(Check),
+    /// Begin a cluster, and look after it.
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
 }
 
 pub fn main() -> ExitCode {
@@ -34,6 +39,7 @@ pub fn main() -> ExitCode {
         }),
         Run::Inspect(inspect) => inspect.run(),
         Run::Check(check) => check.run(),
+        Run::Cluster(cluster) => cluster.run(),
     };
     match outcome {
         Ok(code) => code,

@@ -1,6 +1,6 @@
 //! Who is connected: what CLIENT LIST shows and CLIENT KILL ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +39,8 @@ pub struct Client {
     pub queued: AtomicI64,
     excess: Excess,
     pub tracking: State,
+    /// The channels of slots that it listens to. Others take it off them when the slot goes to another node.
+    pub shards: Mutex<HashSet<Box<[u8]>>>,
     /// How many channels, patterns and shard channels it listens to.
     subscriptions: [AtomicUsize; 3],
     /// Milliseconds since `connected` at the last command.
@@ -341,6 +343,7 @@ impl Clients {
             queued: AtomicI64::new(-1),
             excess: Excess::default(),
             tracking: State::default(),
+            shards: Mutex::default(),
             subscriptions: Default::default(),
             last_active_ms: AtomicU64::new(0),
             last_command: AtomicUsize::new(NO_COMMAND),

@@ -58,6 +58,8 @@ pub struct Settings {
     pub rank_index: bool,
     /// Below this much free space writes are refused.
     pub min_free_disk: u64,
+    /// Whether this is a node of a cluster, or waits to become one.
+    pub cluster_enabled: bool,
     pub values: Values,
     /// Users beside the default one, each as its name and rules.
     pub users: Vec<String>,
@@ -80,6 +82,10 @@ impl Settings {
         if let (Some(at), Some(dir)) = (find(b"dir"), dir.to_str()) {
             values.set(at, dir.as_bytes()).map_err(Cow::into_owned)?;
         }
+        let cluster_enabled = values.get("cluster-enabled") == b"yes";
+        if cluster_enabled {
+            check_cluster(&values)?;
+        }
         let some = |number: u64| (number > 0).then_some(number as usize);
         Ok(Settings {
             dir,
@@ -95,11 +101,41 @@ impl Settings {
             expire_interval: Duration::from_millis(values.number("expire-interval-ms")),
             rank_index: values.get("rank-index") == b"yes",
             min_free_disk: values.number("min-free-disk"),
+            cluster_enabled,
             values,
             users,
             file,
         })
     }
+}
+
+/// What a node of a cluster cannot be started with.
+fn check_cluster(values: &Values) -> Result<(), String> {
+    let number = |name| values.number(name);
+    if number("cluster-heartbeat") * 2 > number("cluster-election-timeout") {
+        return Err(
+            "cluster-heartbeat: a leader that shows itself less than twice in \
+                    cluster-election-timeout would lose its place"
+                .into(),
+        );
+    }
+    if number("cluster-log-limit") < number("cluster-log-size") {
+        return Err("cluster-log-limit: it is less than cluster-log-size".into());
+    }
+    let clients = match number("port") {
+        0 => number("tls-port"),
+        port => port,
+    };
+    if clients == 0 {
+        return Err("port: a node of a cluster has a port for clients".into());
+    }
+    if number("cluster-port") == 0 && clients + 10_000 > u64::from(u16::MAX) {
+        return Err(format!(
+            "cluster-port: there is no port {}, so say which",
+            clients + 10_000
+        ));
+    }
+    Ok(())
 }
 
 impl Settings {
@@ -275,6 +311,11 @@ impl Config {
         let values = self.values.read();
         live.tls.store(tls_of(&values)?);
         Ok(())
+    }
+
+    /// What is set now.
+    pub fn with_values<T>(&self, read: impl FnOnce(&Values) -> T) -> T {
+        read(&self.values.read())
     }
 
     /// Writes what is set now into the configuration file, and the users unless they have a file of their own.

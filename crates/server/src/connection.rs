@@ -5,6 +5,7 @@
 //! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
+mod forwarding;
 mod running;
 
 use std::ops::Range;
@@ -24,8 +25,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::acl::Reason;
 use crate::client::Entered;
-use crate::command::{self, Args, Command, Flag};
+use crate::cluster::gate::{self, Patience};
+use crate::command::{self, Args, Command, Flag, Handler};
+use crate::guest::Guest;
 use crate::observe::Ran;
+use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
@@ -99,7 +103,7 @@ pub struct Connection<S> {
 struct Gulp {
     commands: usize,
     /// The turns that must be committed before its replies are sent.
-    turns: Vec<Awaited>,
+    turns: Vec<AwaitedTurn>,
     /// Where in the output the replies are that hold only then, in order; none if the client does not want it.
     replies: Vec<Option<Range<usize>>>,
 }
@@ -155,7 +159,7 @@ impl Requests {
 }
 
 /// A turn, and how many replies hold only if it is committed. Those of one gulp mostly have one in common.
-struct Awaited {
+struct AwaitedTurn {
     outcome: Rc<Outcome>,
     replies: usize,
 }
@@ -166,7 +170,7 @@ impl Gulp {
         self.replies.push(Some(place));
         match self.turns.last_mut() {
             Some(last) if Rc::ptr_eq(&last.outcome, &outcome) => last.replies += 1,
-            _ => self.turns.push(Awaited {
+            _ => self.turns.push(AwaitedTurn {
                 outcome,
                 replies: 1,
             }),
@@ -192,6 +196,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             sends: 0,
             _entered: entered,
         }
+    }
+
+    /// One whose input is what a guest has brought; it ends with that.
+    pub fn of_guest(mut self, guest: Guest) -> Self {
+        self.session.serve_guest(guest.protocol, guest.patience);
+        self.input = guest.requests;
+        self
     }
 
     pub async fn serve(mut self) {
@@ -230,6 +241,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Ok(Parsed::Incomplete { need }) => {
                     self.flush().await?;
+                    if self.session.guest_patience.is_some() {
+                        return Ok(());
+                    }
                     self.read(need).await?;
                 }
                 Err(error) => {
@@ -500,10 +514,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.gulp.commands = 0;
         let mut failures = Vec::new();
         let mut done = 0;
-        for Awaited { outcome, replies } in &self.gulp.turns {
+        let mut patience = Patience::default();
+        for AwaitedTurn { outcome, replies } in &self.gulp.turns {
             let places = &self.gulp.replies[done..done + replies];
             done += replies;
             if let Err(reason) = outcome.wait().await {
+                let moved = match outcome.has_moved() {
+                    Some(slot) => gate::moved(&self.session.server, slot, &mut patience).await,
+                    None => None,
+                };
+                let reason = moved.unwrap_or(reason);
                 let untrue = places.iter().flatten().cloned();
                 failures.extend(untrue.map(|place| (place, reason.clone())));
             }
@@ -579,7 +599,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.write_reply(Reply::Simple("QUEUED"))?;
                 } else {
                     let sends = self.sends;
-                    if command.is_plain() && self.session.tracker.is_none() {
+                    let is_replicated = self.session.server.store.is_replicated();
+                    if is_replicated {
+                        self.note_write(command, &args);
+                    }
+                    if command.is_plain() && !is_replicated && self.session.tracker.is_none() {
                         // Nearly always there is nothing to wait for, and nothing to be kept meanwhile.
                         self.session.client.runs(command);
                         let call = self.call(command, args);
@@ -612,6 +636,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(())
+    }
+
+    /// Remembers which region the command may write to; if it does not say, all that this node leads.
+    fn note_write(&mut self, command: &Command, args: &Args<'_>) {
+        if !command.is_write() && !matches!(command.handler, Handler::Unit(_)) {
+            return;
+        }
+        let slot = match &self.session.queue {
+            Some(queue) => queue.slot(),
+            None => route::slot_of(command, args),
+        };
+        let server = self.session.server.clone();
+        match slot.get() {
+            Ok(Some(slot)) => {
+                let region = route::number_of(&server, slot);
+                region
+                    .into_iter()
+                    .for_each(|region| self.session.note_write(region));
+            }
+            Ok(None) => {
+                let regions = server.store.regions();
+                regions
+                    .led()
+                    .for_each(|region| self.session.note_write(region.id()));
+            }
+            Err(_) => {}
+        }
     }
 
     /// A command was refused: if it is among those after MULTI, there will be no transaction.
@@ -713,11 +764,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.has(Flag::DenyOom) {
             self.session.server.store.check_room()?;
         }
+        if self.session.server.store.is_replicated() {
+            self.check_route(command, args)?;
+        }
         let running = &self.session.server.scripts.running;
         if running.is_busy() && !command.has(Flag::AllowBusy) {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether a command that does not run over a turn now is about a slot of this node; others are asked when they do.
+    fn check_route(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
+        let is_queued = self.is_queued(command);
+        if is_queued && self.forwards() {
+            return route::slot_of(command, args).get().map(drop);
+        }
+        if !is_queued && !matches!(command.handler, Handler::Session(_)) {
+            return Ok(());
+        }
+        match route::of_call(&self.session.server, command, args) {
+            // It may be known when the transaction runs.
+            Err(Detour::Wait(_)) if is_queued => Ok(()),
+            region => Ok(region.map(drop)?),
+        }
+    }
+
+    /// Whether the command is one of those between MULTI and EXEC.
+    fn is_queued(&self, command: &Command) -> bool {
+        self.session.queue.is_some() && !command.runs_at_once()
     }
 
     /// Whether this client may use the command at all.
@@ -752,10 +827,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn check_permission(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
         let session = &self.session;
-        let is_queued = session.queue.is_some() && !command.runs_at_once();
         match session.user().check(command, args) {
             Ok(()) => Ok(()),
-            Err(denial) if denial.reason == Reason::Unnamed && is_queued => Ok(()),
+            Err(denial) if denial.reason == Reason::Unnamed && self.is_queued(command) => Ok(()),
             Err(denial) => {
                 session.client.runs(command);
                 session.note_denial(&denial, command, args, session.context());

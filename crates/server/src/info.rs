@@ -144,7 +144,7 @@ fn server(server: &Server, report: &mut Report) -> Result<()> {
     report.field("redis_git_sha1", "00000000");
     report.field("redis_git_dirty", 0);
     report.field("redis_build_id", "0");
-    report.field("redis_mode", "standalone");
+    report.field("redis_mode", server.mode());
     report.field("os", process::system());
     report.field("arch_bits", usize::BITS);
     report.field("monotonic_clock", "POSIX clock_gettime");
@@ -339,8 +339,9 @@ fn cpu(_: &Server, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn cluster(_: &Server, report: &mut Report) -> Result<()> {
-    report.field("cluster_enabled", 0);
+fn cluster(server: &Server, report: &mut Report) -> Result<()> {
+    let is_enabled = server.settings.cluster_enabled;
+    report.field("cluster_enabled", u8::from(is_enabled));
     Ok(())
 }
 

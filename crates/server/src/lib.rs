@@ -11,6 +11,7 @@ mod command;
 mod config;
 mod connection;
 mod descriptors;
+mod guest;
 mod housekeeping;
 pub mod in_process;
 mod info;

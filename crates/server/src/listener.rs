@@ -4,7 +4,7 @@ use std::io::Result as IoResult;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,9 +19,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::address::Endpoint;
 use crate::client::Place;
+use crate::cluster::Entrance;
 use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
 use crate::descriptors::Shares;
+use crate::guest::{self, Visit};
 use crate::housekeeping;
 use crate::listening::{Arrival, Listening, Opened};
 use crate::script;
@@ -50,20 +52,32 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
             ..RankOptions::default()
         },
     };
-    let store = Store::open(&settings.dir, options).map_err(|error| error.to_string())?;
+    let store = match settings.cluster_enabled {
+        false => Store::open(&settings.dir, options),
+        true => Store::open_replicated(&settings.dir, options),
+    };
+    let store = store.map_err(|error| error.to_string())?;
     // Whoever has the data may replace the socket that another has left behind.
     let opened = Opened::open(&settings)?;
+    let entrance = match settings.cluster_enabled {
+        false => None,
+        true => Some(Entrance::open(&store, &settings)?),
+    };
     let background = Background::start(&store, pace(&settings))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let server = Server::new(store, settings);
     load_users(&server)?;
     server.config.reload_tls(&server.live)?;
     script::functions::load(&server).map_err(|error| format!("cannot load functions: {error}"))?;
+    if let Some(entrance) = entrance {
+        server.entrance.get_or_init(|| entrance).resume(&server)?;
+    }
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
     let workers: Vec<WorkerThread> = (0..threads)
         .map(|number| WorkerThread::start(number, server.clone()))
         .collect::<Result<_, _>>()?;
+    receive_guests(&server, &workers);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -71,6 +85,9 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     runtime.spawn(housekeeping::run(server.clone()));
     runtime.spawn(space::watch(server.clone()));
     let result = runtime.block_on(accept(opened, &server, &workers));
+    if let Some(entrance) = server.entrance.get() {
+        entrance.leave(&server);
+    }
     server.stop();
     for worker in workers {
         worker.join();
@@ -81,6 +98,20 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     drop(server);
     store.close();
     result
+}
+
+/// From now on guests find a thread: one after the other, as connections do.
+fn receive_guests(server: &Arc<Server>, workers: &[WorkerThread]) {
+    let doors: Vec<_> = workers.iter().map(|it| it.connections.clone()).collect();
+    let (clients, next) = (server.clients.clone(), AtomicUsize::new(0));
+    let receive = move |visit: Visit| {
+        let door = &doors[next.fetch_add(1, Ordering::Relaxed) % doors.len()];
+        if let Some(place) = clients.reserve(usize::MAX) {
+            // A worker that has stopped lets it drop, which its node is told.
+            let _ = door.send((StdArrival::Guest(visit), place));
+        }
+    };
+    server.reception.set(Box::new(receive)).ok();
 }
 
 fn load_users(server: &Server) -> Result<(), String> {
@@ -158,7 +189,7 @@ async fn accept(
             _ = hangup.recv() => {
                 let server = server.clone();
                 tokio::task::spawn_blocking(move || {
-                    match server.config.reload_tls(&server.live) {
+                    match reload_tls(&server) {
                         Ok(()) => tracing::info!("the files of TLS are read again"),
                         Err(reason) => tracing::warn!("all stays as it was: {reason}"),
                     }
@@ -171,6 +202,15 @@ async fn accept(
     }
     tracing::info!("stopping");
     Ok(())
+}
+
+/// Reads the files of TLS again, for clients and for other nodes.
+fn reload_tls(server: &Server) -> Result<(), String> {
+    server.config.reload_tls(&server.live)?;
+    match server.cluster.get() {
+        Some(node) => server.config.with_values(|values| node.renew_tls(values)),
+        None => Ok(()),
+    }
 }
 
 /// A place for a connection; none if it is turned away.
@@ -209,6 +249,7 @@ enum StdArrival {
     Tcp(std::net::TcpStream),
     Tls(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+    Guest(Visit),
 }
 
 /// A thread with a loop of its own; a connection stays with the one it was given to.
@@ -301,6 +342,7 @@ fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> IoResult<
             let path = Endpoint::Unix(worker.server.settings.values.text("unixsocket").into());
             enter(worker, stream, place, (path.clone(), path));
         }
+        StdArrival::Guest(visit) => guest::enter(worker, visit, place),
     }
     Ok(())
 }

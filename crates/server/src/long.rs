@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use cairn_engine::EngineError;
 use cairn_resp::{Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Error, Held, Patience, Point, Region, Request, Result, WriteTxn};
+use cairn_store::{Error, Held, Patience, Point, ReadTxn, Region, Request, Result, WriteTxn};
 
 use crate::blocked::{Place, Served};
 use crate::command::{Args, Command, Handler};
@@ -13,7 +14,7 @@ use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::{
-    Call, Step, bury_expired, count_lookups, error_text, finish, looked_up, start_unit,
+    Call, Step, bury_expired, count_lookups, error_text, finish, is_outdated, looked_up, start_unit,
 };
 use crate::unit::Unit;
 
@@ -77,11 +78,12 @@ pub fn run_long(
     let step = match call.command.handler {
         Handler::Point(handler) => {
             let result = handler(Point::latched(&txn), &call.args);
+            let result = unless_outdated(&txn, result);
             show_misses(server, call.command, &mut txn, &result);
             finish(call, result, &mut out)
         }
         Handler::Read(handler) => {
-            let result = handler(&txn, &call.args);
+            let result = unless_outdated(&txn, handler(&txn, &call.args));
             show_misses(server, call.command, &mut txn, &result);
             finish(call, result, &mut out)
         }
@@ -130,7 +132,7 @@ pub fn run_long(
 
 fn region_of(server: &Server, call: &Call<'_>) -> Result<Arc<Region>> {
     match server.store.is_replicated() {
-        true => route::of_call(server, call.command, &call.args),
+        true => Ok(route::of_call(server, call.command, &call.args)?),
         false => Ok(server.store.home().clone()),
     }
 }
@@ -162,6 +164,18 @@ fn run_everywhere(
     result
 }
 
+/// What was read, unless others may have changed it while it was read.
+fn unless_outdated(txn: &ReadTxn, result: Result<Reply>) -> Result<Reply> {
+    result.and_then(|reply| check_outdated(txn).map(|()| reply))
+}
+
+fn check_outdated(txn: &ReadTxn) -> Result<()> {
+    match txn.store().is_replicated() && is_outdated(txn) {
+        true => Err(EngineError::Outdated.into()),
+        false => Ok(()),
+    }
+}
+
 /// A command that reads changes nothing, but what it missed may be news.
 fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &Result<Reply>) {
     if looked_up(server, command, txn, result) {
@@ -175,7 +189,7 @@ fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &
 pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
     let server = session.server.clone();
     let region = match server.store.is_replicated() {
-        true => route::of_unit(&server, unit),
+        true => route::of_unit(&server, unit).map_err(Error::from),
         false => Ok(server.store.home().clone()),
     };
     let region = match region {
@@ -216,11 +230,15 @@ fn commit_long(
 ) -> Result<()> {
     let mut served = Vec::new();
     let result = commit_part(server, txn, held, client, &mut served);
+    let has_changed = result.is_ok() && functions.is_some();
     if let (Ok(()), Some(functions)) = (&result, functions) {
         server.scripts.functions.install(functions);
     }
     held.let_go();
     settle_served(served);
+    if has_changed && let Some(node) = server.cluster.get() {
+        node.spread_functions(server);
+    }
     result
 }
 
@@ -239,7 +257,12 @@ fn commit_part(
     if server.interest.is_any() {
         interest::attend(server, txn, held, Some(client), &mut served);
     }
-    let result = server.store.commit_blocking(txn);
+    // What changes nothing has only read. What does is refused by whoever commits it, if it has to be.
+    let result = match txn.pending().is_empty() {
+        true => check_outdated(txn),
+        false => Ok(()),
+    };
+    let result = result.and_then(|()| server.store.commit_blocking(txn));
     let told = match &result {
         Ok(()) => Ok(()),
         Err(error) => Err(String::from_utf8_lossy(&error_text(error)).into_owned()),

@@ -15,6 +15,7 @@ use cairn_store::EventClass;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub use subscriptions::Subscriptions;
+use subscriptions::confirmation;
 
 use crate::client::Client;
 use crate::output_limits::OutputLimits;
@@ -97,6 +98,22 @@ impl PubSub {
             });
         }
         count
+    }
+
+    /// Takes everybody off the channels of slots that have gone to another node, and tells them: they are to listen there.
+    pub fn leave_shards(&self, has_gone: impl Fn(&[u8]) -> bool, limits: &OutputLimits) {
+        if self.shards.count() == 0 {
+            return;
+        }
+        self.shards.take(has_gone, |name, client| {
+            let mut names = client.shards.lock();
+            names.remove(name);
+            let (left, protocol) = (names.len(), client.protocol());
+            client.note_subscriptions(Kind::Shard, left);
+            client.push(limits, |out| {
+                confirmation(out, protocol, "sunsubscribe", Some(name), left);
+            });
+        });
     }
 
     /// Sends a message to all who listen, except for one if so.
@@ -263,6 +280,17 @@ impl Topics {
         for part in &self.parts {
             let part = part.read();
             part.iter().for_each(|(name, clients)| visit(name, clients));
+        }
+    }
+
+    /// Removes names, and shows who was entered for them.
+    fn take(&self, is_meant: impl Fn(&[u8]) -> bool, mut visit: impl FnMut(&[u8], &Client)) {
+        for part in &self.parts {
+            let mut part = part.write();
+            for (name, clients) in part.extract_if(|name, _| is_meant(name)) {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                clients.values().for_each(|client| visit(&name, client));
+            }
         }
     }
 

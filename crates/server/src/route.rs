@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_store::{Error, Region, Result, slot};
 
+use crate::cluster::gate::Unready;
 use crate::command::{Args, Command};
 use crate::server::Server;
 use crate::unit::Unit;
@@ -26,13 +27,16 @@ pub struct SlotOfKeys {
 
 impl SlotOfKeys {
     pub fn add(&mut self, key: &[u8]) {
-        let slot = slot(key);
+        self.add_slot(slot(key));
+    }
+
+    pub fn add_slot(&mut self, slot: u16) {
         self.differ |= self.slot.is_some_and(|known| known != slot);
         self.slot = Some(slot);
     }
 
     /// None if there are no keys.
-    fn get(&self) -> Result<Option<u16>> {
+    pub fn get(&self) -> Result<Option<u16>> {
         match self.differ {
             true => Err(Error::fixed(
                 "CROSSSLOT Keys in request don't hash to the same slot",
@@ -42,34 +46,124 @@ impl SlotOfKeys {
     }
 }
 
+/// A command cannot run in any region here, or not now.
+pub enum Detour {
+    /// The reply says why, or where to go.
+    Refused(Error),
+    /// It may be known soon where to go.
+    Wait(Unready),
+}
+
+impl From<Error> for Detour {
+    fn from(error: Error) -> Detour {
+        Detour::Refused(error)
+    }
+}
+
+impl From<Detour> for Error {
+    fn from(detour: Detour) -> Error {
+        match detour {
+            Detour::Refused(error) => error,
+            Detour::Wait(_) => Error::fixed(DOWN),
+        }
+    }
+}
+
+/// What a client is told if nobody is known to lead.
+pub const DOWN: &str = "CLUSTERDOWN Hash slot not served";
+
 /// The region of a command.
-pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>> {
+pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
+    of_slot(server, &slot_of(command, args), |region| region.is_led())
+}
+
+/// The region of a command that reads, and for which a replica will do.
+pub fn of_read(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
+    of_slot(server, &slot_of(command, args), |_| true)
+}
+
+/// What a command says of the slot that it is about.
+pub fn slot_of(command: &Command, args: &Args<'_>) -> SlotOfKeys {
     let mut slot = SlotOfKeys::default();
-    command.keys.visit(args, |key, _| slot.add(key));
-    of_slot(server, &slot)
+    command.keys.visit_slots(args, |name| slot.add(name));
+    slot
+}
+
+/// The number of the region of a slot, wherever that is.
+pub fn number_of(server: &Server, slot: u16) -> Option<u64> {
+    let regions = server.store.regions();
+    if let Some(region) = regions.with_slot(slot) {
+        return Some(region.id());
+    }
+    let node = server.cluster.get()?;
+    Some(node.map().region_of(slot)?.id)
+}
+
+/// Whether this node leads the region of a slot.
+pub fn is_led_here(server: &Server, slot: u16) -> bool {
+    let regions = server.store.regions();
+    regions
+        .with_slot(slot)
+        .is_some_and(|region| region.is_led())
 }
 
 /// The region of a unit.
-pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>> {
-    of_slot(server, &unit.slot())
+pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>, Detour> {
+    of_slot(server, &unit.slot(), |region| region.is_led())
 }
 
-/// The region of these keys; an error that says where it is led if that is elsewhere.
-fn of_slot(server: &Server, slot: &SlotOfKeys) -> Result<Arc<Region>> {
+/// The region of these keys, if it is here and will do; otherwise an error that says where it is led.
+fn of_slot(
+    server: &Server,
+    slot: &SlotOfKeys,
+    will_do: impl Fn(&Region) -> bool,
+) -> Result<Arc<Region>, Detour> {
     let Some(slot) = slot.get()? else {
         return Ok(server.store.home().clone());
     };
     let regions = server.store.regions();
-    match regions.with_slot(slot).filter(|region| region.is_led()) {
+    match regions.with_slot(slot).filter(|region| will_do(region)) {
         Some(region) => Ok(region.clone()),
         None => Err(elsewhere(server, slot)),
     }
 }
 
-fn elsewhere(server: &Server, slot: u16) -> Error {
-    let directory = server.directory.get();
-    match directory.and_then(|directory| directory.leader_of(slot)) {
-        Some(address) => Error::reply(format!("MOVED {slot} {address}")),
-        None => Error::fixed("CLUSTERDOWN Hash slot not served"),
+/// Makes sure that what is read in the region is the latest: nobody else can have been chosen to lead it.
+#[inline]
+pub fn confirmed(server: &Server, region: &Region) -> Result<(), Detour> {
+    if region.id() == server.store.home().id() || region.may_read() == Some(true) {
+        return Ok(());
     }
+    Err(Detour::Wait(Unready::Unconfirmed(region.id())))
+}
+
+#[cold]
+fn elsewhere(server: &Server, slot: u16) -> Detour {
+    match directed(server, slot) {
+        Some(moved) => Error::reply(moved).into(),
+        None if server.cluster.get().is_some() => Detour::Wait(Unready::NoLeader(slot)),
+        None => Error::fixed(DOWN).into(),
+    }
+}
+
+/// What a client is told who is to go to another node.
+fn directed(server: &Server, slot: u16) -> Option<String> {
+    let directory = server.directory.get()?;
+    let address = directory.leader_of(slot)?;
+    Some(format!("MOVED {slot} {address}"))
+}
+
+/// The same, unless the slot is led here.
+pub fn moved(server: &Server, slot: u16) -> Option<String> {
+    let regions = server.store.regions();
+    let is_led = |region: &Arc<Region>| region.is_led();
+    match regions.with_slot(slot).is_some_and(is_led) {
+        true => None,
+        false => directed(server, slot),
+    }
+}
+
+/// Whether it is not known where a slot is led, and it is not led here.
+pub fn is_unknown(server: &Server, slot: u16) -> bool {
+    !is_led_here(server, slot) && matches!(elsewhere(server, slot), Detour::Wait(_))
 }

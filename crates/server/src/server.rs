@@ -12,7 +12,9 @@ use crate::address::Moves;
 use crate::audience::Audience;
 use crate::blocked::Blocked;
 use crate::client::Clients;
+use crate::cluster::{ClusterNode, Entrance};
 use crate::config::{Config, Live, Settings};
+use crate::guest::Visit;
 use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
@@ -52,6 +54,12 @@ pub struct Server {
     pub moves: Moves,
     /// Where other regions are led; none unless this is a node of a cluster.
     pub directory: OnceLock<Box<dyn Directory>>,
+    /// Takes guests to a thread that serves them; none before there are such threads.
+    pub reception: OnceLock<Box<dyn Fn(Visit) + Send + Sync>>,
+    /// By which this server comes to be a node of a cluster; none unless it may.
+    pub entrance: OnceLock<Entrance>,
+    /// The node that it is, once it belongs to a cluster.
+    pub cluster: OnceLock<Arc<ClusterNode>>,
     pub stats: Stats,
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -92,6 +100,9 @@ impl Server {
             interest,
             moves: Moves::default(),
             directory: OnceLock::new(),
+            reception: OnceLock::new(),
+            entrance: OnceLock::new(),
+            cluster: OnceLock::new(),
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),
@@ -102,6 +113,14 @@ impl Server {
         let audience = Box::new(Audience::of(&server));
         server.store.listeners().observe(audience);
         server
+    }
+
+    /// As INFO and HELLO call it.
+    pub fn mode(&self) -> &'static str {
+        match self.settings.cluster_enabled {
+            true => "cluster",
+            false => "standalone",
+        }
     }
 
     /// Writes everything out, so that a start has no log to replay.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_resp::Protocol;
 
@@ -25,6 +25,12 @@ pub enum Replies {
     SkipThis,
     /// Not for the next command.
     SkipNext,
+}
+
+/// So many replicas are to have what the client wrote, by then.
+pub struct Awaited {
+    pub replicas: usize,
+    pub until: Option<Instant>,
 }
 
 pub struct Session {
@@ -56,6 +62,14 @@ pub struct Session {
     subscriptions: Option<Box<Subscriptions>>,
     /// The error that the current command answers with has been counted, where it came about.
     pub error_is_counted: bool,
+    /// The client reads from replicas, too: READONLY.
+    pub reads_replicas: bool,
+    /// The regions that the client has written to, in a cluster, as far as WAIT wants to know.
+    wrote: Vec<u64>,
+    /// What WAIT waits for.
+    pub awaits: Option<Awaited>,
+    /// Some if it runs what another node has forwarded: none of that is forwarded again, nor waits for longer than this.
+    pub guest_patience: Option<Duration>,
 }
 
 impl Session {
@@ -80,6 +94,10 @@ impl Session {
             tracker: None,
             subscriptions: None,
             error_is_counted: false,
+            reads_replicas: false,
+            wrote: Vec::new(),
+            awaits: None,
+            guest_patience: None,
         }
     }
 
@@ -87,6 +105,13 @@ impl Session {
     /// nor does anyone once the password is gone.
     pub fn must_authenticate(&self) -> bool {
         !self.is_authenticated && self.server.acl.default_needs_password()
+    }
+
+    /// Another node knows who the client is, and how it is spoken to.
+    pub fn serve_guest(&mut self, protocol: Protocol, patience: Duration) {
+        self.is_authenticated = true;
+        self.speak(protocol);
+        self.guest_patience = Some(patience);
     }
 
     pub fn user(&self) -> &Arc<User> {
@@ -132,6 +157,18 @@ impl Session {
         self.server
             .acl
             .note(client, user, denial.reason, context, object);
+    }
+
+    /// The client writes to a region.
+    pub fn note_write(&mut self, region: u64) {
+        if self.wrote.last() != Some(&region) && !self.wrote.contains(&region) {
+            self.wrote.push(region);
+        }
+    }
+
+    /// The regions that it has written to.
+    pub fn wrote(&self) -> &[u64] {
+        &self.wrote
     }
 
     /// Whether the client may look inside the server: `enable-debug-command`.
@@ -181,5 +218,6 @@ impl Session {
         self.monitor = None;
         self.subscriptions = None;
         self.tracker = None;
+        self.reads_replicas = false;
     }
 }

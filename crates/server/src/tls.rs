@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_raft::Tls;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -61,6 +62,12 @@ pub fn configure(values: &Values) -> Result<Arc<ServerConfig>, String> {
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))
+}
+
+/// The same for what nodes of a cluster say to each other. There is no choice of ciphers: both sides are of this program.
+pub fn between_nodes(values: &Values) -> Result<Tls, String> {
+    Tls::new(chain(values)?, key(values)?, authorities(values)?)
+        .map_err(|error| format!("tls-cluster: {error}"))
 }
 
 fn chain(values: &Values) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -118,7 +125,8 @@ fn authorities(values: &Values) -> Result<RootCertStore, String> {
     }
     if roots.is_empty() {
         return Err(
-            "tls-ca-cert-file or tls-ca-cert-dir has to be given unless tls-auth-clients is no"
+            "tls-ca-cert-file or tls-ca-cert-dir has to be given unless tls-auth-clients is no, \
+             and for tls-cluster"
                 .into(),
         );
     }

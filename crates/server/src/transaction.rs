@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cairn_resp::{Reply, Writer};
+use cairn_resp::{Protocol, Reply, Writer};
 use cairn_store::{Error, Mode, Request, Result};
 
 use crate::acl::{Context, Denial, User};
 use crate::client::Client;
-use crate::command::{Args, Command, Flag, OwnedArgs};
+use crate::command::{Args, Command, Flag, Handler, OwnedArgs};
 use crate::observe::Ran;
 use crate::route::SlotOfKeys;
 use crate::script::Scripts;
@@ -54,6 +54,35 @@ impl Queue {
         self.calls.len()
     }
 
+    /// What its commands say of the slot that they are about.
+    pub fn slot(&self) -> SlotOfKeys {
+        let mut slot = SlotOfKeys::default();
+        for (command, args) in &self.calls {
+            args.with(|args| command.keys.visit_slots(args, |name| slot.add(name)));
+        }
+        slot
+    }
+
+    /// Whether none of its commands is about this session, or this server.
+    pub fn is_about_keys(&self) -> bool {
+        self.calls.iter().all(|(command, _)| {
+            !matches!(
+                command.handler,
+                Handler::Session(_) | Handler::Admin(_) | Handler::Exclusive(_)
+            )
+        })
+    }
+
+    /// What a client would send to have all of it run.
+    pub fn write_requests(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, Protocol::Resp2);
+        writer.request(&["MULTI"]);
+        for (_, args) in &self.calls {
+            writer.request(&args.words());
+        }
+        writer.request(&["EXEC"]);
+    }
+
     fn has(&self, flag: Flag) -> bool {
         self.calls.iter().any(|(command, _)| command.has(flag))
     }
@@ -84,6 +113,8 @@ pub struct Exec {
     queue: Queue,
     watch: Option<Watch>,
     request: Request,
+    /// The slot that it has turned out to be about, if its commands name no keys.
+    found: Option<u16>,
 }
 
 impl Exec {
@@ -111,6 +142,7 @@ impl Exec {
                     database: session.database,
                     protocol: session.protocol,
                     client: session.client.id,
+                    from_replica: false,
                 };
                 request.join(call.request());
             });
@@ -127,6 +159,7 @@ impl Exec {
             queue,
             watch,
             request: request.sorted(),
+            found: None,
         })
     }
 }
@@ -137,11 +170,13 @@ impl Unit for Exec {
     }
 
     fn slot(&self) -> SlotOfKeys {
-        let mut slot = SlotOfKeys::default();
-        for (command, args) in &self.queue.calls {
-            args.with(|args| command.keys.visit(args, |key, _| slot.add(key)));
-        }
+        let mut slot = self.queue.slot();
+        self.found.iter().for_each(|found| slot.add_slot(*found));
         slot
+    }
+
+    fn is_about(&mut self, slot: u16) {
+        self.found = Some(slot);
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {

@@ -21,15 +21,16 @@ use std::task::{Poll, Waker};
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Store,
-    WriteTxn,
+    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
+    Store, WriteTxn,
 };
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
+use crate::cluster::gate::Unready;
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
-use crate::route;
+use crate::route::{self, Detour};
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
@@ -37,6 +38,9 @@ use crate::unit::{Scope, Unit};
 
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
+
+/// How an error begins after which a client may send the same again.
+const TRY_AGAIN: &str = "TRYAGAIN";
 
 /// The part of a thread that runs commands.
 pub struct Worker {
@@ -99,7 +103,7 @@ impl Turn {
             txn: WriteTxn::new(store.clone(), region.clone(), Patience::Short),
             held: store.latches().none(),
             served: Vec::new(),
-            outcome: Rc::default(),
+            outcome: Rc::new(Outcome::of(region)),
         }
     }
 
@@ -113,9 +117,29 @@ impl Turn {
 pub struct Outcome {
     result: RefCell<Option<Result<(), String>>>,
     waiting: RefCell<Vec<Waker>>,
+    /// A slot of the region that the turn was about.
+    slot: Option<u16>,
 }
 
 impl Outcome {
+    fn of(region: &Region) -> Outcome {
+        let slots = region.slots();
+        Outcome {
+            slot: (!slots.is_empty()).then_some(slots.start),
+            ..Outcome::default()
+        }
+    }
+
+    /// If certainly nothing was done because others lead by now, a slot of those that they do.
+    pub fn has_moved(&self) -> Option<u16> {
+        let result = self.result.borrow();
+        let refused = |result: &Result<(), String>| {
+            let text = result.as_ref().err();
+            text.is_some_and(|text| text.starts_with(TRY_AGAIN))
+        };
+        self.slot.filter(|_| result.as_ref().is_some_and(refused))
+    }
+
     /// Waits for the end of the turn.
     pub async fn wait(&self) -> Result<(), String> {
         std::future::poll_fn(|context| match &*self.result.borrow() {
@@ -151,8 +175,17 @@ pub enum Step {
     Alone,
     /// There is nothing for it yet, and the latches of its keys are held until the turn ends.
     Waits(Blocking),
+    /// It has not run, and may when this node knows who leads.
+    Unready(Unready),
     /// The reply broke off: the connection cannot go on.
     Broken(StreamError),
+}
+
+impl Step {
+    /// Whether it has run, and answers from what it has read.
+    fn has_read(&self) -> bool {
+        matches!(self, Step::Done | Step::Streaming(_))
+    }
 }
 
 /// Everything a handler needs to know about its caller.
@@ -162,6 +195,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
+    /// It reads, and a replica will do that another node leads.
+    pub from_replica: bool,
 }
 
 impl Call<'_> {
@@ -244,15 +279,22 @@ impl Worker {
     }
 
     /// The arguments to wait with, where they speak of this moment.
-    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Option<OwnedArgs> {
-        let fixed = blocking.fixed?;
+    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Result<Option<OwnedArgs>, Unready> {
+        let Some(fixed) = blocking.fixed else {
+            return Ok(None);
+        };
         let mut turns = self.turns.borrow_mut();
-        // What cannot be run here is refused when it is to run.
-        let turn = self.turn_of(&mut turns, call).ok()?;
+        let turn = match self.turn_of(&mut turns, call) {
+            Ok(turn) => turn,
+            Err(Detour::Wait(unready)) => return Err(unready),
+            // What cannot be run here is refused when it is to run.
+            Err(Detour::Refused(_)) => return Ok(None),
+        };
         turn.txn.mark(call.database);
         turn.txn.sample_time();
         // What cannot be understood is refused when the command runs.
-        turn.txn.uncounted(|txn| fixed(txn, &call.args)).ok()?
+        let fixed = turn.txn.uncounted(|txn| fixed(txn, &call.args));
+        Ok(fixed.ok().flatten())
     }
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
@@ -261,7 +303,14 @@ impl Worker {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.turn_of(&mut turns, call) {
             Ok(turn) => turn,
-            Err(error) => return finish(call, Err(error), out),
+            Err(Detour::Wait(unready)) => return Step::Unready(unready),
+            Err(Detour::Refused(error)) => return finish(call, Err(error), out),
+        };
+        let region = call.from_replica.then(|| turn.txn.region().clone());
+        let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
+            None => None,
+            Some(Ok(still)) => still,
+            Some(Err(error)) => return finish(call, Err(error), out),
         };
         let before = out.len();
         turn.txn.mark(call.database);
@@ -274,19 +323,54 @@ impl Worker {
             Writer::new(out, call.protocol).error("ERR internal error: see the server's log");
             return Step::Done;
         };
+        if self.is_replicated && is_outdated(&turn.txn) && step.has_read() {
+            // What others have changed may show in a part of what it has read.
+            turn.txn.undo();
+            out.truncate(before);
+            return Step::Unready(Unready::Unconfirmed(turn.txn.region().id()));
+        }
         step
+    }
+
+    /// Keeps a replica as it is while a command reads it; where this node leads, latches do.
+    fn hold_still<'r>(
+        &self,
+        region: &'r Arc<Region>,
+        call: &Call<'_>,
+    ) -> Result<Option<Still<'r>>> {
+        if region.is_led() || Arc::ptr_eq(region, self.store().home()) {
+            return Ok(None);
+        }
+        let still = self.store().read_replica(region)?;
+        match still {
+            Some(still) => Ok(Some(still)),
+            // It has gone just now.
+            None => match route::of_call(&self.server, call.command, &call.args) {
+                Ok(_) => Err(EngineError::NotLeading.into()),
+                Err(detour) => Err(detour.into()),
+            },
+        }
     }
 
     /// The part of the turn that a command is for.
     #[inline]
-    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn> {
+    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn, Detour> {
         if !self.is_replicated {
             return Ok(&mut turns.home);
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
+        if call.from_replica {
+            let region = route::of_read(&self.server, call.command, &call.args)?;
+            if !region.is_led() {
+                return Ok(turns.enter(self.store(), &region));
+            }
+        }
         let region = route::of_call(&self.server, call.command, &call.args)?;
-        Ok(turns.enter(self.store(), &region))
+        let turn = turns.enter(self.store(), &region);
+        // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
+        route::confirmed(&self.server, &region)?;
+        Ok(turn)
     }
 
     fn attempt(
@@ -389,10 +473,10 @@ impl Worker {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.is_replicated {
             false => &mut turns.home,
-            true => match route::of_unit(&self.server, unit) {
-                Ok(region) => turns.enter(self.store(), &region),
-                Err(error) => {
-                    turns.current = None;
+            true => match self.turn_of_unit(&mut turns, unit) {
+                Ok(turn) => turn,
+                Err(Detour::Wait(unready)) => return Step::Unready(unready),
+                Err(Detour::Refused(error)) => {
                     Writer::new(out, session.protocol).error(error_text(&error));
                     return Step::Done;
                 }
@@ -405,18 +489,48 @@ impl Worker {
         turn.txn.sample_time();
         self.open();
         let (txn, held) = (&mut turn.txn, &mut turn.held);
+        let before = out.len();
         match start_unit(unit, session, txn, held, out) {
+            Ok(_) if self.is_replicated && is_outdated(&turn.txn) => {
+                turn.txn.undo_unit();
+                out.truncate(before);
+                let error = Error::Engine(EngineError::Outdated);
+                Writer::new(out, session.protocol).error(error_text(&error));
+                Step::Done
+            }
             Ok(_) => {
                 self.attend(turn, session.client.id);
                 Step::Done
             }
             Err(Error::TooLong) => Step::TooLong,
+            Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
+                drop(turns);
+                self.run_unit(unit, session, request, out)
+            }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
                 Writer::new(out, session.protocol).error(error_text(&error));
                 Step::Done
             }
         }
+    }
+
+    /// Whether a unit turned out to be about keys of another region than this.
+    fn is_elsewhere(&self, unit: &dyn Unit, region: &Arc<Region>) -> bool {
+        let found = || route::of_unit(&self.server, unit);
+        self.is_replicated && found().is_ok_and(|found| !Arc::ptr_eq(&found, region))
+    }
+
+    fn turn_of_unit<'t>(
+        &self,
+        turns: &'t mut Turns,
+        unit: &dyn Unit,
+    ) -> Result<&'t mut Turn, Detour> {
+        turns.current = None;
+        let region = route::of_unit(&self.server, unit)?;
+        let turn = turns.enter(self.store(), &region);
+        route::confirmed(&self.server, &region)?;
+        Ok(turn)
     }
 
     /// Tells those whom it concerns what has been changed.
@@ -542,6 +656,12 @@ fn settle(
     outcome.settle(result);
 }
 
+/// Whether the region of a transaction is not led any more as it was when it began, so that what it has read may be neither
+/// what was then nor what is now. Nobody leads where there are no keys.
+pub fn is_outdated(txn: &ReadTxn) -> bool {
+    !txn.region().slots().is_empty() && !txn.is_of_this_term()
+}
+
 /// Starts a unit. If it breaks off, by a panic too, nothing of it is left. Returns what it makes of the functions.
 pub fn start_unit(
     unit: &mut dyn Unit,
@@ -555,6 +675,9 @@ pub fn start_unit(
     let mut scope = Scope::new(session, txn, held);
     let result = catch_unwind(AssertUnwindSafe(|| unit.run(&mut scope, out)));
     let functions = scope.functions.take();
+    if let Some(slot) = scope.found {
+        unit.is_about(slot);
+    }
     session.is_in_unit = false;
     let result = result.unwrap_or_else(|_| {
         tracing::error!("a transaction or script panicked, and was undone");
@@ -648,7 +771,7 @@ pub fn error_text(error: &Error) -> Vec<u8> {
 /// again by itself; what was certainly not done, by one on which clients do.
 pub fn engine_error_text(error: &EngineError) -> String {
     match error {
-        EngineError::NotLeading | EngineError::Outdated => format!("TRYAGAIN {error}"),
+        EngineError::NotLeading | EngineError::Outdated => format!("{TRY_AGAIN} {error}"),
         EngineError::InDoubt => format!("INDOUBT {error}"),
         other => format!("ERR {other}"),
     }

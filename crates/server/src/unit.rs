@@ -9,7 +9,7 @@ use cairn_store::{Effect, Error, Held, Point, Request, Result, WriteTxn, slot};
 
 use crate::command::{Args, Command, Flag, Handler};
 use crate::pubsub::Published;
-use crate::route::SlotOfKeys;
+use crate::route::{SlotOfKeys, is_led_here};
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
@@ -26,6 +26,9 @@ pub trait Unit: Send {
         SlotOfKeys::default()
     }
 
+    /// It has named no keys, and turns out to be about this slot: it is started again where that is.
+    fn is_about(&mut self, _: u16) {}
+
     /// Runs, and appends its reply. It stops, and is started again elsewhere, when it meets [`Error::TooLong`] (then
     /// on a thread of its own) or [`Error::Unlatched`] (then alone). With any other error nothing has happened,
     /// and the client is told.
@@ -39,6 +42,8 @@ pub struct Scope<'a> {
     pub held: &'a mut Held,
     /// The functions as the unit has changed them, if it has; for everybody when it is committed.
     pub functions: Option<Arc<View>>,
+    /// The slot that the unit has turned out to be about, if it runs where no keys are.
+    pub found: Option<u16>,
     /// Until when it may run, where it must not take its time; set when somebody asks.
     deadline: Option<Instant>,
 }
@@ -53,6 +58,7 @@ impl<'a> Scope<'a> {
             txn,
             held,
             functions: None,
+            found: None,
             deadline: None,
         }
     }
@@ -83,6 +89,7 @@ impl<'a> Scope<'a> {
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
+            from_replica: false,
         };
         if command.is_irrevocable() {
             self.make_final()?;
@@ -98,6 +105,9 @@ impl<'a> Scope<'a> {
             }
             Handler::Session(handler) => {
                 let reply = or_error(handler(self.session, args));
+                if self.session.awaits.take().is_some() {
+                    return Ok(self.count_replicas());
+                }
                 if let Some(pause) = self.session.sleeps.take() {
                     std::thread::sleep(pause);
                 }
@@ -156,8 +166,15 @@ impl<'a> Scope<'a> {
         or_error(result)
     }
 
+    /// What WAIT answers where it cannot wait.
+    fn count_replicas(&self) -> Reply {
+        let node = self.session.server.cluster.get();
+        let count = node.map(|node| node.acknowledged_now(self.session.wrote()));
+        count.unwrap_or(0).into()
+    }
+
     /// In a cluster all that a unit does is about keys of its region: it becomes one batch there.
-    fn check_region(&self, command: &Command, args: &Args<'_>) -> Result<()> {
+    fn check_region(&mut self, command: &Command, args: &Args<'_>) -> Result<()> {
         if let Handler::Exclusive(_) = command.handler {
             let name = command.full_name;
             return Err(Error::reply(format!(
@@ -165,15 +182,22 @@ impl<'a> Scope<'a> {
             )));
         }
         let slots = self.txn.region().slots();
-        let mut is_elsewhere = false;
-        command.keys.visit(args, |key, _| {
-            is_elsewhere |= !slots.contains(&slot(key));
+        let mut elsewhere = None;
+        command.keys.visit_slots(args, |name| {
+            let slot = slot(name);
+            if !slots.contains(&slot) {
+                elsewhere = Some(slot);
+            }
         });
-        match is_elsewhere {
-            true => Err(Error::fixed(
+        match elsewhere {
+            None => Ok(()),
+            Some(slot) if slots.is_empty() && is_led_here(&self.session.server, slot) => {
+                self.found = Some(slot);
+                Err(Error::Unlatched)
+            }
+            Some(_) => Err(Error::fixed(
                 "ERR Script attempted to access a non local key in a cluster node",
             )),
-            false => Ok(()),
         }
     }
 

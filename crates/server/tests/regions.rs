@@ -223,6 +223,12 @@ fn what_is_led_elsewhere_is_refused() {
     let script = format!("EVAL \"return redis.call('get', '{five}')\" 1 {six}\r\n");
     assert!(node.ask(&script).contains("non local key"));
     let exec = format!("MULTI\r\nGET {six}\r\nGET {seven}\r\nEXEC\r\n");
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(
+        node.ask(&exec),
+        format!("+OK\r\n+QUEUED\r\n{down}{aborted}")
+    );
+    let exec = format!("MULTI\r\nGET {six}\r\nGET {}\r\nEXEC\r\n", name(6, 1));
     assert!(node.ask(&exec).ends_with(crossed));
     let sort = format!("SORT {six} BY w_*\r\n");
     assert!(node.ask(&sort).contains("denied in cluster mode"));
@@ -359,4 +365,76 @@ fn who_waits_for_a_key_is_told_when_it_is_led_elsewhere() {
         node.store.lost_leadership(5);
     });
     assert!(reply.starts_with("-MOVED "), "{reply}");
+}
+
+#[test]
+fn scripts_that_name_no_keys_run_where_those_are_that_they_touch() {
+    let node = Node::new();
+    let [five, six] = [5, 6].map(|region| name(region, 0));
+    let incr = |key: &str| format!("EVAL \"return redis.call('incr', '{key}')\" 0\r\n");
+    assert_eq!(
+        node.ask(&(incr(&five) + &incr(&six) + &incr(&six))),
+        ":1\r\n:1\r\n:2\r\n"
+    );
+    let exec = format!("MULTI\r\nPING\r\n{}EXEC\r\n", incr(&six));
+    let done = "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+PONG\r\n:3\r\n";
+    assert_eq!(node.ask(&exec), done);
+    // A script becomes one batch, so it is about one region.
+    let both =
+        format!("EVAL \"redis.call('incr', '{six}') return redis.call('incr', '{five}')\" 0\r\n");
+    assert!(node.ask(&both).contains("non local key"));
+    assert_eq!(node.ask("EVAL \"return 7\" 0\r\n"), ":7\r\n");
+    node.store.lost_leadership(5);
+    let local = "-ERR Script attempted to access a non local key in a cluster node script:";
+    assert!(node.ask(&incr(&five)).starts_with(local));
+    let caught = format!("EVAL \"return redis.pcall('get', '{five}')['err'] ~= nil\" 0\r\n");
+    assert_eq!(node.ask(&caught), ":1\r\n");
+}
+
+#[test]
+fn channels_of_a_slot_lie_where_its_keys_do() {
+    let node = Node::new();
+    let [five, six] = [5, 6].map(|region| name(region, 0));
+    node.store.lost_leadership(5);
+    let moved = format!("-MOVED {} 10.0.0.2:6379\r\n", slot(five.as_bytes()));
+    for command in ["SSUBSCRIBE", "SUNSUBSCRIBE"] {
+        assert_eq!(node.ask(&format!("{command} {five}\r\n")), moved);
+    }
+    assert_eq!(node.ask(&format!("SPUBLISH {five} hello\r\n")), moved);
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    let other = name(6, 1);
+    assert_eq!(node.ask(&format!("SSUBSCRIBE {six} {other}\r\n")), crossed);
+    assert_eq!(node.ask(&format!("SPUBLISH {six} hello\r\n")), ":0\r\n");
+    assert_eq!(
+        node.ask("SUNSUBSCRIBE\r\n"),
+        "*3\r\n$12\r\nsunsubscribe\r\n$-1\r\n:0\r\n"
+    );
+}
+
+#[test]
+fn who_listens_to_a_channel_of_a_slot_is_told_when_it_is_led_elsewhere() {
+    let node = Node::new();
+    let [five, six] = [5, 6].map(|region| name(region, 0));
+    let told = |word: &str, name: &str, left: usize| {
+        format!("*3\r\n{}{}:{left}\r\n", bulk(word), bulk(name))
+    };
+    let heard = node.talk(async |client: &mut DuplexStream| {
+        let requests = format!("SSUBSCRIBE {five}\r\nSSUBSCRIBE {six}\r\n");
+        client.write_all(requests.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        node.store.lost_leadership(5);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let requests = format!("SSUBSCRIBE {five}\r\nSUNSUBSCRIBE\r\nGET {six}\r\n");
+        client.write_all(requests.as_bytes()).await.unwrap();
+    });
+    let moved = format!("-MOVED {} 10.0.0.2:6379\r\n", slot(five.as_bytes()));
+    let expected = [
+        told("ssubscribe", &five, 1),
+        told("ssubscribe", &six, 2),
+        told("sunsubscribe", &five, 1),
+        moved,
+        told("sunsubscribe", &six, 0),
+        "$-1\r\n".to_string(),
+    ];
+    assert_eq!(heard, expected.concat());
 }

@@ -106,6 +106,7 @@ impl Cluster {
             cluster: 7,
             node: id,
             secret: b"secret".to_vec(),
+            tls: None,
         });
         for (other, address) in (1..).zip(&self.addresses) {
             tcp.set_address(other, address.clone());

@@ -8,7 +8,7 @@
 //!
 //! What it holds the rows to:
 //!
-//! - every row decodes, and belongs to a database that is in use, or listed as dead;
+//! - every row decodes, and belongs to a database that is in use, or listed as dead, in the region of its slot;
 //! - a collection has as many rows as its metadata says, a list no gaps between head and tail, a sorted
 //!   set the same members in both orders, a chunked string no chunk beyond its length;
 //! - a collection whose elements are counted has in each block as many as its count row says;
@@ -17,7 +17,8 @@
 //! - no version is above the recorded maximum, and none in use is announced as staged.
 //!
 //! Rows of dead versions, of flushed databases and of lists that were popped are garbage that waits to be
-//! reclaimed; so are expiry rows of an earlier time. They are counted, and are no fault.
+//! reclaimed; so are expiry rows of an earlier time, and, on a node of a cluster, rows of slots that it has given away.
+//! They are counted, and are no fault. What a snapshot is being installed over is not judged.
 
 mod catalog;
 mod contents;
@@ -35,10 +36,11 @@ pub use summary::{Orphans, Summary};
 use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::slot::slot;
 use cairn_engine::{Engine, Family};
 
 use crate::error::Result;
-use catalog::{Catalog, Index};
+use catalog::{Catalog, Holder, Index, Region};
 use contents::Contents;
 use cursor::Cursor;
 use log::Log;
@@ -52,7 +54,7 @@ pub fn check(engine: &Engine, report: &mut dyn FnMut(&Violation)) -> Result<Summ
         data: Cursor::open(engine, Family::Data, &mut log)?,
         scores: Cursor::open(engine, Family::ZsetScore, &mut log)?,
         engine,
-        catalog,
+        catalog: &catalog,
         log,
         last_unknown: None,
         expiries: 0,
@@ -64,13 +66,13 @@ pub fn check(engine: &Engine, report: &mut dyn FnMut(&Violation)) -> Result<Summ
 
 struct Walk<'e, 'r> {
     engine: &'e Engine,
-    catalog: Catalog,
+    catalog: &'e Catalog,
     metadata: Cursor,
     data: Cursor,
     scores: Cursor,
     log: Log<'r>,
-    /// Keys come in the order of their index: one that belongs to nobody is reported once.
-    last_unknown: Option<u64>,
+    /// Keys come in the order of their index and slot: an index that belongs to nobody is reported once for each region.
+    last_unknown: Option<(u64, u64)>,
     /// Keys that have the expiry row they need.
     expiries: u64,
 }
@@ -79,6 +81,7 @@ struct Walk<'e, 'r> {
 struct KeyRows<'k> {
     metadata_key: &'k [u8],
     place: &'k Place,
+    region: &'k Region,
     /// The version that its metadata names; none if there is none.
     live: Option<u64>,
     has_metadata: bool,
@@ -98,17 +101,31 @@ impl Walk<'_, '_> {
             key.clear();
             key.extend_from_slice(first);
             let (index, name) = RowKey::decode_metadata(&key)?.index_and_key();
-            match self.catalog.index(index) {
+            let (region, said) = match self.catalog.holder(slot(name)) {
+                Holder::Region(number, region) => (number, region),
+                Holder::Nobody => {
+                    let rows = self.pass(&key)?;
+                    self.log.summary.orphans.of_other_nodes += rows;
+                    continue;
+                }
+                Holder::Unsettled => {
+                    let rows = self.pass(&key)?;
+                    self.log.summary.staged_rows += rows;
+                    continue;
+                }
+            };
+            match said.index(index) {
                 Index::Database(database) => {
                     let name = name.to_vec();
-                    self.key(&key, &Place::Key { database, name })?;
+                    self.key(&key, &Place::Key { database, name }, said)?;
                 }
                 Index::Dead => {
                     let rows = self.pass(&key)?;
                     self.log.summary.orphans.of_flushed_databases += rows;
                 }
                 Index::Unknown => {
-                    if self.last_unknown.replace(index) != Some(index) {
+                    let unknown = Some((region, index));
+                    if std::mem::replace(&mut self.last_unknown, unknown) != unknown {
                         let fault = Fault::UnknownIndex { index };
                         self.log.fault_in(Family::Metadata, fault);
                     }
@@ -130,7 +147,7 @@ impl Walk<'_, '_> {
         Ok(rows)
     }
 
-    fn key(&mut self, key: &[u8], place: &Place) -> Result<()> {
+    fn key(&mut self, key: &[u8], place: &Place, region: &Region) -> Result<()> {
         let mut stored = None;
         if self.metadata.is_at(key) {
             stored = Some(self.metadata.take_value());
@@ -148,6 +165,7 @@ impl Walk<'_, '_> {
         let mut rows = KeyRows {
             metadata_key: key,
             place,
+            region,
             live: metadata.and_then(|metadata| metadata.version()),
             has_metadata: metadata.is_some(),
             compared: None,
@@ -168,7 +186,7 @@ impl Walk<'_, '_> {
         self.log.summary.count_key(metadata.kind());
         if let Some(version) = metadata.version() {
             self.compare_with_maximum(version, rows);
-            if self.catalog.is_staged(version) {
+            if rows.region.is_staged(version) {
                 let fault = Fault::StagedInUse { version };
                 self.log.fault(rows.place, fault);
             }
@@ -267,7 +285,7 @@ impl Walk<'_, '_> {
     /// A row of a version that no metadata names.
     fn other_version(&mut self, version: u64, rows: &mut KeyRows<'_>) {
         self.compare_with_maximum(version, rows);
-        if self.catalog.is_staged(version) {
+        if rows.region.is_staged(version) {
             self.log.summary.staged_rows += 1;
         } else {
             self.log.summary.orphans.of_dead_versions += 1;
@@ -278,7 +296,7 @@ impl Walk<'_, '_> {
         if rows.compared.replace(version) == Some(version) {
             return;
         }
-        if let Some(maximum) = self.catalog.exceeded_by(version) {
+        if let Some(maximum) = rows.region.exceeded_by(version) {
             let fault = Fault::VersionAboveMaximum { version, maximum };
             self.log.fault(rows.place, fault);
         }
@@ -294,7 +312,7 @@ impl Walk<'_, '_> {
             return;
         }
         self.log.summary.count_key(Type::String);
-        if !self.catalog.may_have_legacy() {
+        if !rows.region.may_have_legacy() {
             self.log.fault(rows.place, Fault::LegacyHidden);
         }
     }

@@ -239,7 +239,7 @@ impl Collection {
     }
 
     /// Every element's row, in the order of the sub-keys.
-    pub fn rows(&self, txn: &ReadTxn, direction: Direction) -> Rows {
+    pub fn rows(&self, txn: &ReadTxn, direction: Direction) -> Result<Rows> {
         let (lower, upper) = self.range();
         self.rows_within(txn, Family::Data, &lower, &upper, direction)
     }
@@ -252,9 +252,9 @@ impl Collection {
         lower: &[u8],
         upper: &[u8],
         direction: Direction,
-    ) -> Rows {
+    ) -> Result<Rows> {
         if self.size <= FEW as u64 {
-            txn.rows_of_few(family, lower, upper, direction)
+            Ok(txn.rows_of_few(family, lower, upper, direction))
         } else {
             txn.rows(family, lower, upper, direction)
         }

@@ -62,6 +62,7 @@ impl Store {
     /// What was derived from rows may not be true any more.
     pub(crate) fn forget_derived(&self) {
         self.queues().clear();
+        self.excerpts().clear();
         self.ranks().clear();
     }
 }

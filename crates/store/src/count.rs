@@ -116,7 +116,7 @@ pub fn count_keys(txn: &ReadTxn) -> Result<KeyCount> {
     {
         return Ok(total);
     }
-    if let Some(total) = count_in_time(txn, Walk::whole(txn))? {
+    if let Some(total) = count_in_time(txn, Walk::whole(txn)?)? {
         counts.forget(place);
         return Ok(total);
     }

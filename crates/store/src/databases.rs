@@ -107,6 +107,13 @@ impl Databases {
         }
     }
 
+    /// Another node has moved a database to where its row says.
+    pub(crate) fn follow(&self, number: u32, row: &[u8]) -> Result<()> {
+        let index = system::value::decode_database(row)?;
+        self.indexes[number as usize].store(index, Ordering::Release);
+        Ok(())
+    }
+
     /// So many that are not known yet.
     pub(crate) fn new(count: u32) -> Databases {
         Databases {
@@ -141,7 +148,7 @@ impl Databases {
     }
 }
 
-fn database_key(region: u64, number: u32) -> Vec<u8> {
+pub(crate) fn database_key(region: u64, number: u32) -> Vec<u8> {
     SystemKey::Database { region, number }.encode()
 }
 

@@ -156,7 +156,7 @@ impl Hash {
             false => None,
         };
         Ok(Values {
-            rows: self.0.rows(txn, Direction::Forward),
+            rows: self.0.rows(txn, Direction::Forward)?,
             row_keys: row_keys.into_iter(),
             times,
         })

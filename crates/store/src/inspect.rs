@@ -35,9 +35,10 @@ use cairn_encoding::metadata::{Body, Metadata, has_expired};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::system::{self, Maxima, SystemKey, SystemKind};
 use cairn_encoding::{KEYSPACE_ID, slot::slot};
-use cairn_engine::{Direction, Engine, Family, LOCAL_REGION, Rows};
+use cairn_engine::{Direction, Engine, Family, Rows};
 
 use crate::error::{Error, Result};
+use crate::holdings::Holdings;
 use crate::key::Key;
 use crate::txn::{ReadTxn, Row};
 use page::{Entry, Page, Raw, Standing};
@@ -83,7 +84,7 @@ pub fn inspect(txn: &ReadTxn, name: &[u8], detail: Detail) -> Result<Inspection>
     .inspect()
 }
 
-/// Shows a key of a single machine's database without a server: one that was opened read-only.
+/// Shows a key without a server, of a database that was opened read-only.
 pub fn inspect_stored(
     engine: &Engine,
     database: u32,
@@ -91,7 +92,10 @@ pub fn inspect_stored(
     wall_ms: u64,
     detail: Detail,
 ) -> Result<Inspection> {
-    let region = LOCAL_REGION;
+    let Some(region) = Holdings::read(engine)?.region_of(slot(name)) else {
+        let text = "no region here has the slot of the key: another node of the cluster holds it";
+        return Err(Error::fixed(text));
+    };
     let number = SystemKey::Database {
         region,
         number: database,
@@ -119,7 +123,7 @@ pub fn inspect_stored(
 /// Where the rows are read: in a transaction, or in the engine alone.
 trait RowSource {
     fn row(&self, family: Family, key: &[u8]) -> Result<Option<Row<'_>>>;
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows;
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows>;
     /// See [`ReadTxn::step`].
     fn step(&self) -> Result<()>;
 }
@@ -129,7 +133,7 @@ impl RowSource for ReadTxn {
         self.row(family, key)
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
         self.rows(family, lower, upper, Direction::Forward)
     }
 
@@ -143,8 +147,8 @@ impl RowSource for Engine {
         Ok(self.get(family, key)?.map(Row::Stored))
     }
 
-    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
-        self.rows(None, family, lower, upper, Direction::Forward)
+    fn rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        Ok(self.rows(None, family, lower, upper, Direction::Forward))
     }
 
     fn step(&self) -> Result<()> {
@@ -252,7 +256,7 @@ impl<S: RowSource> Subject<'_, S> {
     fn staged_versions(&self) -> Result<Vec<u64>> {
         let prefix = SystemKind::Staging.prefix();
         let end = row::prefix_end(&prefix).unwrap_or_default();
-        let mut rows = self.source.rows(Family::Meta, &prefix, &end);
+        let mut rows = self.source.rows(Family::Meta, &prefix, &end)?;
         let mut staged = Vec::new();
         while let Some((row_key, value)) = rows.next()? {
             self.source.step()?;

@@ -201,7 +201,7 @@ fn copy_rows(
     // Counts are copied with what they count, and times with the fields that expire then.
     let mut fresh = Fresh::new(to, new);
     for family in [Family::Data, Family::ZsetScore] {
-        let mut rows = txn.rows(family, &lower, &upper, Direction::Forward);
+        let mut rows = txn.rows(family, &lower, &upper, Direction::Forward)?;
         while let Some((row_key, value)) = rows.next()? {
             txn.step()?;
             if family == Family::ZsetScore && is_outdated(stamp, row_key, value)? {

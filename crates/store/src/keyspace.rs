@@ -81,30 +81,39 @@ pub struct Walk {
 
 impl Walk {
     /// Over all keys of the selected database.
-    pub fn whole(txn: &ReadTxn) -> Walk {
+    pub fn whole(txn: &ReadTxn) -> Result<Walk> {
         let (lower, upper) = txn.region().bounds(txn.index());
         Walk::between(txn, &lower, &upper)
     }
 
+    /// Over those of one slot.
+    pub fn in_slot(txn: &ReadTxn, slot: u16) -> Result<Walk> {
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        row::slot_prefix(&mut lower, txn.index(), slot);
+        row::slot_prefix(&mut upper, txn.index(), slot + 1);
+        Walk::between(txn, &lower, &upper)
+    }
+
     /// Starts at the first key whose metadata row is not below `from`, up to the end of the database.
-    fn open(txn: &ReadTxn, from: &[u8]) -> Walk {
+    fn open(txn: &ReadTxn, from: &[u8]) -> Result<Walk> {
         let (lower, upper) = txn.region().bounds(txn.index());
         Walk::between(txn, from.max(&lower).min(&upper), &upper)
     }
 
-    fn between(txn: &ReadTxn, from: &[u8], upper: &[u8]) -> Walk {
+    fn between(txn: &ReadTxn, from: &[u8], upper: &[u8]) -> Result<Walk> {
         // The old form is opened first: a key that is moved meanwhile is then met twice, and not missed.
-        let legacy = txn
-            .store()
-            .may_have_legacy()
-            .then(|| LegacyRows::new(txn.rows(Family::Data, from, upper, Direction::Forward)));
-        Walk {
-            metadata: txn.rows(Family::Metadata, from, upper, Direction::Forward),
+        let rows = |family| txn.rows(family, from, upper, Direction::Forward);
+        let legacy = match txn.store().may_have_legacy() {
+            true => Some(LegacyRows::new(rows(Family::Data)?)),
+            false => None,
+        };
+        Ok(Walk {
+            metadata: rows(Family::Metadata)?,
             legacy,
             current: Vec::new(),
             told: Told::NOTHING,
             ahead: None,
-        }
+        })
     }
 
     /// The same from a slot on, for background work: no transaction, and the cache is left alone.
@@ -346,7 +355,7 @@ pub fn scan(
 ) -> Result<u64> {
     let cursors = txn.store().cursors();
     let place = find_place(txn, cursors, cursor)?;
-    let mut walk = Walk::open(txn, &place);
+    let mut walk = Walk::open(txn, &place)?;
     let mut step = Step::new(count);
     while let Some(met) = walk.next()? {
         txn.step()?;
@@ -385,7 +394,7 @@ fn find_place(txn: &ReadTxn, cursors: &Cursors, cursor: u64) -> Result<Vec<u8>> 
         return Ok(after(txn, &name));
     }
     row::slot_prefix(&mut place, index, slot);
-    let mut walk = Walk::open(txn, &place);
+    let mut walk = Walk::open(txn, &place)?;
     while let Some(met) = walk.next()? {
         txn.step()?;
         if cairn_encoding::slot::slot(met.name) != slot {
@@ -449,7 +458,7 @@ pub fn scan_collection(
 
 /// The element that a forgotten cursor stands for, if it is still there.
 fn search(txn: &ReadTxn, collection: &crate::Collection, cursor: u64) -> Result<Option<Vec<u8>>> {
-    let mut rows = collection.rows(txn, Direction::Forward);
+    let mut rows = collection.rows(txn, Direction::Forward)?;
     while let Some((row_key, _)) = rows.next()? {
         txn.step()?;
         let sub = collection.sub_of(row_key);
@@ -488,7 +497,7 @@ impl Draw {
     fn add_slots(&mut self, txn: &ReadTxn, slots: Range<u16>) -> Result<()> {
         let mut from = Vec::new();
         row::slot_prefix(&mut from, txn.index(), slots.start);
-        let mut walk = Walk::open(txn, &from);
+        let mut walk = Walk::open(txn, &from)?;
         while let Some(met) = walk.next()? {
             txn.step()?;
             let slot = slot(met.name);

@@ -44,7 +44,9 @@ impl Store {
             let databases = Databases::new(self.database_count());
             databases.reload(self.engine(), placed.id)?;
             let slots = placed.slots.clone();
-            regions.push(Region::new(placed.id, slots, placed.epoch, databases));
+            let readers = self.engine().readers_of(placed.id);
+            let region = Region::new(placed.id, slots, placed.epoch, databases, readers);
+            regions.push(region);
         }
         let regions = Regions::of(regions);
         if let Some((one, other)) = regions.overlap() {
@@ -60,18 +62,20 @@ impl Store {
 
     /// This node leads the region in this term, and has applied everything that earlier leaders have committed. The
     /// committer is good for this term, and for the region's epoch. What an earlier leader left half done is
-    /// ended first, by a commit, so the calling thread may have to wait.
+    /// ended first, by a commit, so the calling thread may have to wait. For one region this is not called while it is at
+    /// work.
     pub fn became_leader(
         self: &Arc<Self>,
         id: u64,
         term: u64,
         committer: Box<dyn Committer>,
     ) -> Result<()> {
-        let _alone = self.leadership().lock();
-        let Some(region) = self.region_with_id(id) else {
-            return Err(EngineError::NotLeading.into());
+        let region = {
+            let _alone = self.leadership().lock();
+            let region = self.region_with_id(id);
+            region.inspect(|region| self.end_lead(region))
         };
-        self.end_lead(&region);
+        let region = region.ok_or(EngineError::NotLeading)?;
         let maxima = self
             .engine()
             .get(Family::Meta, &SystemKey::Maxima { region: id }.encode())?;
@@ -89,10 +93,28 @@ impl Store {
         if !missing.is_empty() && !region.slots().is_empty() {
             databases::flush(&mut txn, missing);
         }
+        // Nobody else is held up by this: others may have to place regions before it can be applied.
         self.commit_blocking(&mut txn)?;
+        let _alone = self.leadership().lock();
+        let placed = self.region_with_id(id);
+        if !placed.is_some_and(|placed| Arc::ptr_eq(&placed, &region)) {
+            return Err(EngineError::Outdated.into());
+        }
         region.set_lead(Some(lead));
         self.expirer().look_back();
         Ok(())
+    }
+
+    /// What a later leader has committed is about to be applied. Whoever reads under the lead of an earlier term must be
+    /// refused before that can be seen.
+    pub fn note_term(&self, id: u64, term: u64) {
+        let is_earlier = |region: &Arc<Region>| {
+            let lead = region.lead();
+            lead.is_some_and(|lead| lead.term() < term)
+        };
+        if self.region_with_id(id).as_ref().is_some_and(is_earlier) {
+            self.lost_leadership(id);
+        }
     }
 
     /// Another node leads the region, or nobody. Transactions that are under way are refused.

@@ -26,6 +26,7 @@ use cairn_engine::{Direction, EngineError, Family, Rows};
 pub use edit::Place;
 
 use crate::error::Result;
+use crate::excerpts::{Asked, Excerpt};
 use crate::key::Key;
 use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
 
@@ -125,9 +126,45 @@ impl List {
         true
     }
 
+    /// The same for elements that may be asked for again: see [`Excerpts`](crate::excerpts::Excerpts).
+    pub fn show_part(
+        &self,
+        txn: &ReadTxn,
+        positions: Range<u64>,
+        mut show: impl FnMut(&[u8]),
+    ) -> bool {
+        let Some(excerpts) = txn.excerpts() else {
+            return self.show_from_memory(txn, positions, show);
+        };
+        let indexes = self.head + positions.start..self.head + positions.end;
+        match excerpts.ask(&self.key, self.version, &indexes) {
+            Asked::Found(found) => {
+                indexes.for_each(|index| show(found.element(index)));
+                true
+            }
+            Asked::First => self.show_from_memory(txn, positions, show),
+            Asked::Again => {
+                let mut excerpt = Excerpt::default();
+                let are_all = self.show_from_memory(txn, positions, |element| {
+                    excerpt.push(element);
+                    show(element);
+                });
+                if are_all {
+                    excerpts.keep(txn, &self.key, self.version, indexes, excerpt);
+                }
+                are_all
+            }
+        }
+    }
+
     /// Replaces the element at a position, which must lie inside the list.
     pub fn set(&self, txn: &mut WriteTxn, position: u64, element: &[u8]) {
-        txn.put(Family::Data, &self.row_key(self.head + position), element);
+        self.put(txn, self.head + position, element);
+    }
+
+    fn put(&self, txn: &mut WriteTxn, index: u64, element: &[u8]) {
+        txn.store().excerpts().forget(&self.key);
+        txn.put(Family::Data, &self.row_key(index), element);
     }
 
     pub fn push(&mut self, txn: &mut WriteTxn, end: End, element: &[u8]) {
@@ -144,7 +181,7 @@ impl List {
                 self.tail - 1
             }
         };
-        txn.put(Family::Data, &self.row_key(index), element);
+        self.put(txn, index, element);
     }
 
     pub fn pop(&mut self, txn: &ReadTxn, end: End) -> Result<Option<Vec<u8>>> {
@@ -182,7 +219,7 @@ impl List {
     }
 
     /// Walks the rows at these positions; their values are the elements.
-    pub fn rows(&self, txn: &ReadTxn, positions: Range<u64>, direction: Direction) -> Rows {
+    pub fn rows(&self, txn: &ReadTxn, positions: Range<u64>, direction: Direction) -> Result<Rows> {
         let lower = self.row_key(self.head + positions.start);
         let upper = self.row_key(self.head + positions.end);
         txn.rows(Family::Data, &lower, &upper, direction)
@@ -219,7 +256,7 @@ impl List {
         if positions.is_empty() {
             return Ok(());
         }
-        let mut rows = self.rows(txn, positions.clone(), from.direction());
+        let mut rows = self.rows(txn, positions.clone(), from.direction())?;
         for _ in positions {
             txn.step()?;
             let (row_key, element) = rows.next()?.ok_or_else(missing)?;

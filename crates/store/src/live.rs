@@ -172,21 +172,21 @@ impl Collection {
     /// Every element in the order of the sub-keys, with what is due marked.
     pub fn live_rows(&self, txn: &ReadTxn) -> Result<LiveRows> {
         let times = self.times_of_due(txn)?;
-        let rows = self.rows(txn, Direction::Forward);
+        let rows = self.rows(txn, Direction::Forward)?;
         Ok(LiveRows { rows, times })
     }
 
     /// The same in the order in which they are counted: of a sorted set, by score.
     pub fn live_ordered_rows(&self, txn: &ReadTxn) -> Result<LiveRows> {
         let times = self.times_of_due(txn)?;
-        let rows = self.ordered_rows(txn, Direction::Forward);
+        let rows = self.ordered_rows(txn, Direction::Forward)?;
         Ok(LiveRows { rows, times })
     }
 
     /// All fields of a hash, with the times at which they expire.
     pub(crate) fn rows_with_times(&self, txn: &ReadTxn) -> Result<LiveRows> {
         let times = self.times_by_name(txn)?;
-        let rows = self.rows(txn, Direction::Forward);
+        let rows = self.rows(txn, Direction::Forward)?;
         Ok(LiveRows { rows, times })
     }
 
@@ -219,11 +219,8 @@ impl Collection {
         self.times_within(txn, &lower, &upper)
     }
 
-    /// Rows that say when fields expire. They may be as many as the fields, and all of them young: then the walk is not
-    /// begun on a connection's thread.
+    /// Rows that say when fields expire.
     pub(crate) fn times_within(&self, txn: &ReadTxn, lower: &[u8], upper: &[u8]) -> Result<Rows> {
-        txn.may_walk(Family::ZsetScore, lower, upper)?;
-        let direction = Direction::Forward;
-        Ok(self.rows_within(txn, Family::ZsetScore, lower, upper, direction))
+        self.rows_within(txn, Family::ZsetScore, lower, upper, Direction::Forward)
     }
 }

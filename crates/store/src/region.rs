@@ -8,6 +8,8 @@
 //! A transaction belongs to one region. To be committed it also needs a *lead*, the right to commit in one term, which it
 //! takes before it latches anything. So what was evaluated in a term that has ended is refused, even if this node leads
 //! again by then. Who leads is decided elsewhere, and told (see `leadership`).
+//!
+//! What another node leads can be read here too (`replica`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use cairn_encoding::{SLOTS, row};
-use cairn_engine::{Batch, Commit, Committer, EngineError};
+use cairn_engine::{Batch, Commit, Committer, EngineError, Readers};
 
 use crate::databases::Databases;
 use crate::key::Key;
@@ -43,7 +45,14 @@ impl Lead {
 
     /// Another has taken its place, or none.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Whether what is applied may be read now: nobody else can have been chosen to lead. Otherwise others are to be asked
+    /// first.
+    #[inline]
+    pub fn may_read(&self) -> bool {
+        self.committer.may_read()
     }
 
     pub(crate) fn commit(&self, batch: Batch) -> Commit {
@@ -75,18 +84,26 @@ pub struct Region {
     slots: Range<u16>,
     epoch: u64,
     databases: Databases,
+    readers: Readers,
     lead: ArcSwapOption<Lead>,
     /// The watermark that was raised last by this node.
     raised_ms: AtomicU64,
 }
 
 impl Region {
-    pub(crate) fn new(id: u64, slots: Range<u16>, epoch: u64, databases: Databases) -> Arc<Region> {
+    pub(crate) fn new(
+        id: u64,
+        slots: Range<u16>,
+        epoch: u64,
+        databases: Databases,
+        readers: Readers,
+    ) -> Arc<Region> {
         Arc::new(Region {
             id,
             slots,
             epoch,
             databases,
+            readers,
             lead: ArcSwapOption::empty(),
             raised_ms: AtomicU64::new(0),
         })
@@ -120,11 +137,22 @@ impl Region {
         self.lead.load().is_some()
     }
 
+    /// Held while a replica is read that another node leads: see `Store::read_replica`.
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    /// Whether it is led here, and if so, whether it may be read at once: see [`Lead::may_read`].
+    #[inline]
+    pub fn may_read(&self) -> Option<bool> {
+        self.lead.load().as_ref().map(|lead| lead.may_read())
+    }
+
     /// Transactions of an earlier lead are refused from here on; true if there was one.
     pub(crate) fn set_lead(&self, lead: Option<Arc<Lead>>) -> bool {
         let before = self.lead.swap(lead);
         if let Some(before) = &before {
-            before.is_over.store(true, Ordering::Relaxed);
+            before.is_over.store(true, Ordering::Release);
         }
         before.is_some()
     }

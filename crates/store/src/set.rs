@@ -96,7 +96,7 @@ impl Set {
     }
 
     /// All members in byte order; [`Set::member_of`] reads a row's key.
-    pub fn rows(&self, txn: &ReadTxn) -> Rows {
+    pub fn rows(&self, txn: &ReadTxn) -> Result<Rows> {
         self.0.rows(txn, Direction::Forward)
     }
 

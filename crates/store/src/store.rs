@@ -17,6 +17,7 @@ use crate::count::Counts;
 use crate::databases::{self, Databases};
 use crate::effects::Listeners;
 use crate::error::{Error, Result};
+use crate::excerpts::Excerpts;
 use crate::expirer::Expirer;
 use crate::keyspace::Cursors;
 use crate::latch::Latches;
@@ -60,6 +61,7 @@ pub struct Store {
     may_have_legacy: AtomicBool,
     cursors: Cursors,
     queues: Queues,
+    excerpts: Excerpts,
     ranks: Ranks,
     counts: Counts,
     expirer: Expirer,
@@ -78,7 +80,8 @@ impl Store {
         let engine = Arc::new(Engine::open(path, &options.engine)?);
         let databases = Databases::new(options.databases);
         let missing = databases.reload(&engine, LOCAL_REGION)?;
-        let home = Region::new(LOCAL_REGION, ALL_SLOTS, 0, databases);
+        let readers = engine.readers_of(LOCAL_REGION);
+        let home = Region::new(LOCAL_REGION, ALL_SLOTS, 0, databases, readers);
         let store = Store::assemble(engine, options, home, false);
         let maxima_key = SystemKey::Maxima {
             region: LOCAL_REGION,
@@ -119,7 +122,7 @@ impl Store {
     /// The directory may be that of a single machine, whose region goes on under its number. Strings of the old format
     /// are not replicated: such a directory is refused until the single machine has moved them.
     pub fn open_replicated(path: &Path, options: StoreOptions) -> Result<Arc<Store>> {
-        let engine = Arc::new(Engine::open(path, &options.engine)?);
+        let engine = Arc::new(Engine::open_in_cluster(path, &options.engine)?);
         let legacy_key = SystemKey::LegacyMayExist {
             region: LOCAL_REGION,
         };
@@ -127,7 +130,8 @@ impl Store {
             return Err(EngineError::Storage(OLD_FORMAT.into()).into());
         }
         let databases = Databases::new(REPLICATED_DATABASES);
-        let home = Region::new(CLUSTER_MAP, 0..0, 0, databases);
+        let readers = engine.readers_of(CLUSTER_MAP);
+        let home = Region::new(CLUSTER_MAP, 0..0, 0, databases, readers);
         Ok(Arc::new(Store::assemble(engine, options, home, true)))
     }
 
@@ -148,6 +152,7 @@ impl Store {
             may_have_legacy: AtomicBool::new(false),
             cursors: Cursors::new(),
             queues: Queues::new(options.engine.memory),
+            excerpts: Excerpts::new(options.engine.memory),
             ranks: Ranks::new(options.ranks, options.engine.memory),
             counts: Counts::default(),
             expirer: Expirer::default(),
@@ -247,6 +252,10 @@ impl Store {
 
     pub(crate) fn cursors(&self) -> &Cursors {
         &self.cursors
+    }
+
+    pub(crate) fn excerpts(&self) -> &Excerpts {
+        &self.excerpts
     }
 
     pub(crate) fn queues(&self) -> &Queues {

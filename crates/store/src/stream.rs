@@ -179,7 +179,7 @@ impl Stream {
             None => self.row_key(&Sub::groups()),
         };
         let upper = (&*upper).max(&*lower);
-        txn.walk(Family::Data, &lower, upper, direction)
+        txn.rows(Family::Data, &lower, upper, direction)
     }
 
     /// Whether a range holds all entries.
@@ -322,7 +322,7 @@ impl Stream {
         if self.is_empty() && id < self.head.floor {
             // What was cut off would be above the floor again, and alive.
             let (from, to) = (self.entry_key(id), self.entry_key(self.head.floor));
-            let mut rows = txn.walk(Family::Data, &from, &to, Direction::Forward)?;
+            let mut rows = txn.rows(Family::Data, &from, &to, Direction::Forward)?;
             while let Some((row_key, _)) = rows.next()? {
                 txn.step()?;
                 txn.delete(Family::Data, row_key);

@@ -96,16 +96,16 @@ impl<'t> Str<'t> {
     }
 
     /// The value piece by piece; for a value that is not inline.
-    pub fn chunks(&self, txn: &ReadTxn) -> Option<Chunks> {
+    pub fn chunks(&self, txn: &ReadTxn) -> Result<Option<Chunks>> {
         self.section(txn, 0..self.len())
     }
 
     /// The same for a part of it, which must lie inside the value.
-    pub fn section(&self, txn: &ReadTxn, range: Range<u64>) -> Option<Chunks> {
+    pub fn section(&self, txn: &ReadTxn, range: Range<u64>) -> Result<Option<Chunks>> {
         let Shape::Chunked { version, .. } = self.found.shape else {
-            return None;
+            return Ok(None);
         };
-        Some(Chunks::open(txn, &txn.key(self.name), version, range))
+        Chunks::open(txn, &txn.key(self.name), version, range).map(Some)
     }
 
     /// The bytes in `[start, end)`, which must lie inside the value, in memory.
@@ -114,7 +114,7 @@ impl<'t> Str<'t> {
             return Ok(self.found.inline()[start as usize..end as usize].to_vec());
         };
         let mut out = Vec::with_capacity((end - start) as usize);
-        let mut chunks = Chunks::open(txn, &txn.key(self.name), version, start..end);
+        let mut chunks = Chunks::open(txn, &txn.key(self.name), version, start..end)?;
         while chunks.append_next(&mut out)? {
             txn.step()?;
         }

@@ -22,6 +22,7 @@ use cairn_engine::{Batch, Commit, Direction, EngineError, Family, Moment, Rows, 
 
 use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
+use crate::excerpts::Excerpts;
 use crate::fresh::StagingRow;
 use crate::key::Key;
 use crate::queues::Queues;
@@ -392,6 +393,20 @@ impl ReadTxn {
         self.lead.as_ref()
     }
 
+    /// Whether what it reads may be kept in memory: where others lead they change it without telling. Asked under the lock of
+    /// what it is kept in: a lead is over before that is cleared.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.lead.as_ref().is_some_and(|lead| !lead.is_over())
+    }
+
+    /// An error if it can no longer be committed: what it looks for in memory may not be there any more.
+    pub(crate) fn check_lead(&self) -> Result<()> {
+        match self.may_keep() {
+            true => Ok(()),
+            false => Err(EngineError::Outdated.into()),
+        }
+    }
+
     /// Whether it began in the region's present term.
     pub fn is_of_this_term(&self) -> bool {
         match &self.lead {
@@ -521,6 +536,13 @@ impl ReadTxn {
         }
     }
 
+    /// What was lately read of lists. A transaction that has changed elements, or reads a replica of what another node leads,
+    /// must neither rely on it nor add to it.
+    pub(crate) fn excerpts(&self) -> Option<&Excerpts> {
+        let is_all_committed = !self.batch.has_changes_in(Family::Data);
+        (is_all_committed && self.lead.is_some()).then(|| self.store.excerpts())
+    }
+
     /// The rows that are in memory, for those who look at many in a moment. Commits wait meanwhile.
     pub(crate) fn in_memory(&self) -> InMemory<'_> {
         InMemory {
@@ -539,14 +561,10 @@ impl ReadTxn {
     }
 
     /// Walks the rows in `[lower, upper)`, changes of this transaction included.
-    pub fn rows(&self, family: Family, lower: &[u8], upper: &[u8], direction: Direction) -> Rows {
-        let engine = self.store.engine();
-        engine.rows(Some(&self.batch), family, lower, upper, direction)
-    }
-
-    /// The same where much may have been changed just now, deleted too: a walk has to look at all of that before it
-    /// begins, which is not for a connection's thread if there is much.
-    pub fn walk(
+    ///
+    /// A walk has to put in order what was changed just now, deleted too, before it begins. If that is much, it is not
+    /// for a connection's thread.
+    pub fn rows(
         &self,
         family: Family,
         lower: &[u8],
@@ -554,11 +572,12 @@ impl ReadTxn {
         direction: Direction,
     ) -> Result<Rows> {
         self.may_walk(family, lower, upper)?;
-        Ok(self.rows(family, lower, upper, direction))
+        let engine = self.store.engine();
+        Ok(engine.rows(Some(&self.batch), family, lower, upper, direction))
     }
 
     /// An error if a walk had better be begun on a thread of its own.
-    pub(crate) fn may_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<()> {
+    fn may_walk(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<()> {
         let before = || self.store.engine().before_walk(family, lower, upper);
         match !self.is_patient() && before() > SHORT_WORK as usize {
             true => Err(Error::TooLong),
@@ -567,9 +586,10 @@ impl ReadTxn {
     }
 
     /// The same as [`ReadTxn::rows`] for rows that are too many to be kept in memory.
-    pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+    pub fn passing_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<Rows> {
+        self.may_walk(family, lower, upper)?;
         let engine = self.store.engine();
-        engine.passing_rows(Some(&self.batch), family, lower, upper)
+        Ok(engine.passing_rows(Some(&self.batch), family, lower, upper))
     }
 
     /// The same for all rows of a collection that are few: see [`cairn_engine::FEW`].

@@ -33,7 +33,7 @@ pub(crate) struct Shared {
 
 impl<'t> Walks<'t> {
     /// For so many collections of the selected database.
-    pub(crate) fn new(txn: &'t ReadTxn, count: usize) -> Self {
+    pub(crate) fn new(txn: &'t ReadTxn, count: usize) -> Result<Self> {
         Self::sharing_beyond(txn, count, OWN)
     }
 
@@ -41,25 +41,25 @@ impl<'t> Walks<'t> {
         Walks { txn, shared: None }
     }
 
-    fn sharing_beyond(txn: &'t ReadTxn, count: usize, own: usize) -> Self {
+    fn sharing_beyond(txn: &'t ReadTxn, count: usize, own: usize) -> Result<Self> {
         if count <= own {
-            return Self::of_few(txn);
+            return Ok(Self::of_few(txn));
         }
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         row::index_prefix(&mut lower, txn.index());
         row::index_prefix(&mut upper, txn.index() + 1);
         let shared = Shared {
-            rows: txn.rows(Family::Data, &lower, &upper, Direction::Forward),
+            rows: txn.rows(Family::Data, &lower, &upper, Direction::Forward)?,
             place: Vec::new(),
         };
         let shared = Some(Arc::new(Mutex::new(shared)));
-        Walks { txn, shared }
+        Ok(Walks { txn, shared })
     }
 
     /// Over the elements of a collection, in the order of their sub-keys.
-    pub(crate) fn open(&self, collection: &Collection) -> ElementRows {
-        match &self.shared {
-            None => ElementRows::Own(collection.rows(self.txn, Direction::Forward)),
+    pub(crate) fn open(&self, collection: &Collection) -> Result<ElementRows> {
+        Ok(match &self.shared {
+            None => ElementRows::Own(collection.rows(self.txn, Direction::Forward)?),
             Some(shared) => {
                 let (lower, upper) = collection.range();
                 ElementRows::Shared {
@@ -69,7 +69,7 @@ impl<'t> Walks<'t> {
                     shared: shared.clone(),
                 }
             }
-        }
+        })
     }
 }
 
@@ -174,10 +174,10 @@ mod tests {
         }
         store.commit_blocking(&mut txn).unwrap();
         for own in [0, 2] {
-            let walks = Walks::sharing_beyond(&txn, 2, own);
+            let walks = Walks::sharing_beyond(&txn, 2, own).unwrap();
             let sets = [b"one".as_slice(), b"other"]
                 .map(|name| Collection::open(&txn, name, CollectionKind::Set).unwrap());
-            let mut rows = sets.each_ref().map(|set| walks.open(set));
+            let mut rows = sets.each_ref().map(|set| walks.open(set).unwrap());
             let mut next = |at: usize| {
                 let offset = sets[at].sub_offset();
                 let read = rows[at].read_next(|key, _| char::from(key[offset]));

@@ -142,7 +142,7 @@ impl Zset {
     }
 
     /// The score rows of a span; [`Zset::score_rows`] reads their keys.
-    pub fn rows(&self, txn: &ReadTxn, span: &Span, direction: Direction) -> Rows {
+    pub fn rows(&self, txn: &ReadTxn, span: &Span, direction: Direction) -> Result<Rows> {
         let Span { lower, upper } = span;
         self.0
             .rows_within(txn, Family::ZsetScore, lower, upper, direction)

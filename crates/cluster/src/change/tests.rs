@@ -298,3 +298,44 @@ fn nothing_is_changed_that_a_node_cannot_read() {
         "it takes version 1, and node 4 reads version 0 at most",
     );
 }
+
+#[test]
+fn what_was_given_up_is_known_by_its_number() {
+    let mut map = founded(4, 1, 3);
+    let old = *map.region(1).unwrap().replicas.keys().next().unwrap();
+    let free = (1..=4).find(|node| map.region(1).unwrap().replica_on(*node).is_none());
+    let add = Change::AddReplica {
+        region: 1,
+        node: free.unwrap(),
+        replaces: Some(old),
+    };
+    let before = map.clone();
+    let Ok(Effect::Replica(new)) = map.apply(&add) else {
+        panic!("no replica");
+    };
+    assert!(!before.is_gone(1, new), "it is too old to know");
+    assert!(!map.is_gone(1, old) && !map.is_gone(1, new));
+    for change in [
+        Change::Promote {
+            region: 1,
+            replica: new,
+        },
+        Change::Drop {
+            region: 1,
+            replica: old,
+        },
+    ] {
+        map.apply(&change).unwrap();
+    }
+    assert!(map.is_gone(1, old) && !map.is_gone(1, new));
+    map.apply(&Change::BeginSplit { region: 1, at: 99 })
+        .unwrap();
+    let split = map.region(1).unwrap().split.clone().unwrap();
+    assert!(split.replicas.values().all(|new| !map.is_gone(2, *new)));
+    map.apply(&Change::FinishSplit {
+        region: 1,
+        epoch: 9,
+    })
+    .unwrap();
+    assert!(split.replicas.values().all(|new| !map.is_gone(2, *new)));
+}

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::View;
+use super::{Answer, View};
 use crate::node::Node;
 
 impl View<'_> {
@@ -21,12 +21,40 @@ impl View<'_> {
         lines.collect()
     }
 
+    /// Whether a node has this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.named(name).is_some()
+    }
+
+    /// `CLUSTER LINKS`: the connections that this node keeps to those that answer. How much waits to be sent to whom, and
+    /// since when, is known to nobody here.
+    pub fn links(&self) -> Answer {
+        let others = self
+            .present()
+            .filter(|node| node.id != self.own && self.is_alive(node));
+        let links = others.map(|node| {
+            let fields = [
+                ("direction", Answer::text("to")),
+                ("node", Answer::text(self.name(node.id))),
+                ("create-time", Answer::Int(0)),
+                ("events", Answer::text("rw")),
+                ("send-buffer-allocated", Answer::Int(0)),
+                ("send-buffer-used", Answer::Int(0)),
+            ];
+            let fields = fields.map(|(name, value)| (Answer::text(name), value));
+            Answer::Map(fields.to_vec())
+        });
+        Answer::List(links.collect())
+    }
+
+    fn named(&self, name: &str) -> Option<&Node> {
+        self.present()
+            .find(|node| self.name(node.id).eq_ignore_ascii_case(name))
+    }
+
     /// The lines of those that follow the node with this name; or the error that the client gets.
     pub fn replicas(&self, name: &str) -> Result<Vec<String>, String> {
-        let named = self
-            .present()
-            .find(|node| self.name(node.id).eq_ignore_ascii_case(name));
-        let Some(master) = named else {
+        let Some(master) = self.named(name) else {
             return Err(format!("ERR Unknown node {name}"));
         };
         let followers = self.followers();

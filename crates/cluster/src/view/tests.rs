@@ -195,3 +195,19 @@ fn info_tells_whether_all_slots_are_served() {
     assert!(info.contains("cluster_slots_ok:12288\r\n"));
     assert!(info.contains("cluster_slots_fail:4096\r\n"));
 }
+
+#[test]
+fn links_are_those_to_nodes_that_answer() {
+    let (map, mut observed) = cluster();
+    observed.alive.remove(&3);
+    let view = view(&map, &observed);
+    let Answer::List(links) = view.links() else {
+        panic!("a list");
+    };
+    let [Answer::Map(fields)] = links.as_slice() else {
+        panic!("one link");
+    };
+    assert_eq!(fields[1].1, Answer::text(node_name(7, 1)));
+    assert!(view.knows(&node_name(7, 3)));
+    assert!(!view.knows("x"));
+}

@@ -4,7 +4,7 @@ use crate::golden::assert_bytes;
 const REGION: u64 = 0x0102_0304_0506_0708;
 
 /// One key of every kind, with its bytes.
-const KEYS: [(SystemKey, &str); 13] = [
+const KEYS: [(SystemKey, &str); 15] = [
     (SystemKey::Format, "01"),
     (
         SystemKey::Database {
@@ -60,7 +60,15 @@ const KEYS: [(SystemKey, &str); 13] = [
         SystemKey::Installing { region: REGION },
         "0d 0102030405060708",
     ),
+    (
+        SystemKey::ClusterMap { region: REGION },
+        "0e 0102030405060708",
+    ),
+    (SystemKey::Identity, "0f"),
 ];
+
+/// Those that belong to no region.
+const BARE: [SystemKey; 2] = [SystemKey::Format, SystemKey::Identity];
 
 #[test]
 fn golden_bytes() {
@@ -105,16 +113,16 @@ fn prefixes_bound_a_kind_and_a_region_of_it() {
             let same_kind = key.kind() == other.kind();
             assert_eq!(bytes.starts_with(&other.kind().prefix()), same_kind);
             let of_region = bytes.starts_with(&other.kind().region_prefix(REGION));
-            assert_eq!(of_region, same_kind && key != SystemKey::Format);
+            assert_eq!(of_region, same_kind && !BARE.contains(&key));
             assert!(!bytes.starts_with(&other.kind().region_prefix(REGION + 1)));
         }
     }
 }
 
 #[test]
-fn every_key_but_the_format_names_its_region() {
+fn every_key_but_the_bare_ones_names_its_region() {
     for (key, _) in KEYS {
-        let expected = (key != SystemKey::Format).then_some(REGION);
+        let expected = (!BARE.contains(&key)).then_some(REGION);
         assert_eq!(key.region(), expected);
     }
 }

@@ -252,6 +252,8 @@ pub fn system_key() -> impl Strategy<Value = SystemKey<'static>> {
         region().prop_map(|region| SystemKey::RegionDescriptor { region }),
         region().prop_map(|region| SystemKey::Applied { region }),
         region().prop_map(|region| SystemKey::Installing { region }),
+        region().prop_map(|region| SystemKey::ClusterMap { region }),
+        Just(SystemKey::Identity),
         region().prop_map(|region| SystemKey::Library {
             region,
             name: b"a_name",

@@ -32,9 +32,11 @@ const AT_ONCE: usize = 10_000;
 
 impl Regions {
     /// Puts what was received in the place of what the region is, with `applied` for its place in the log; it is durable
-    /// then. Nothing may be applied to the region meanwhile, and nobody may read it.
+    /// then. Nothing may be applied to the region meanwhile, and nobody may begin to read it.
     pub fn install(&self, applied: &Applied, incoming: Incoming) -> Result<()> {
         let (region, slots) = (incoming.region(), incoming.slots());
+        // Those who have begun come to their end.
+        drop(self.engine.readers_of(region).write());
         let received = incoming.keep(applied)?;
         self.done(region, "kept")?;
         let mut mark = Batch::new();
@@ -99,6 +101,7 @@ impl Regions {
     /// Forgets a region, for good: its rows, and all that is known of it. Nothing may be applied to it meanwhile, and
     /// nobody may read it.
     pub fn remove(&self, region: u64) -> Result<()> {
+        drop(self.engine.readers_of(region).write());
         let mut all = vec![self.slots(region)?];
         let mark = SystemKey::Installing { region }.encode();
         let marks = self.system_rows(SystemKind::Installing)?.into_iter();

@@ -40,6 +40,8 @@ pub(super) async fn send_all(
             }
         }
         stream.write_all(&out).await?;
+        // What is encrypted may have been taken and not have left.
+        stream.flush().await?;
         out.clear();
     }
 }

@@ -12,7 +12,8 @@
 //! `oldest` and `newest` are the versions that a node speaks; the two take the newest that both do. So a node of the
 //! next version and one of this can talk, as long as the next one still knows this. Each proof covers both
 //! nonces and both nodes, so none can be used a second time, or by another. What is said afterwards is
-//! neither encrypted nor signed: a network in which others can write needs more than the secret.
+//! neither encrypted nor signed: a network in which others can write needs more than the secret. With TLS (`tls`) all of
+//! this is said inside, and the secret may be left out.
 
 use std::io;
 
@@ -20,6 +21,8 @@ use cairn_encoding::reader::Reader;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::tls::Tls;
 
 const MAGIC: &[u8; 10] = b"cairn raft";
 const HELLO: usize = 62;
@@ -35,6 +38,8 @@ pub struct Identity {
     pub node: u64,
     /// Shared by all nodes of the cluster. An empty one shows nothing.
     pub secret: Vec<u8>,
+    /// Nodes either all talk so, or none.
+    pub tls: Option<Tls>,
 }
 
 struct Hello {
@@ -134,6 +139,7 @@ where
 {
     let (own, sent) = hello(identity)?;
     stream.write_all(&sent).await?;
+    stream.flush().await?;
     let mut received = [0; HELLO];
     stream.read_exact(&mut received).await?;
     let other = Hello::decode(&received)?;
@@ -146,6 +152,7 @@ where
     let version = own.agree(&other)?;
     let ours = proof(identity, &signed("call", &sent, &received));
     stream.write_all(ours.as_ref()).await?;
+    stream.flush().await?;
     Ok(version)
 }
 
@@ -162,6 +169,7 @@ where
     let ours = proof(identity, &signed("answer", &received, &sent));
     stream.write_all(&sent).await?;
     stream.write_all(ours.as_ref()).await?;
+    stream.flush().await?;
     let mut theirs = [0; PROOF];
     stream.read_exact(&mut theirs).await?;
     check(identity, &signed("call", &received, &sent), &theirs)?;
@@ -180,6 +188,7 @@ mod tests {
             cluster,
             node,
             secret: secret.as_bytes().to_vec(),
+            tls: None,
         }
     }
 

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, BufReader};
+use tokio::io::{AsyncRead, BufReader, split};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
+use super::Stream;
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
 use super::handshake::{Identity, call};
@@ -33,6 +34,8 @@ pub(super) struct Link {
     room: Arc<Semaphore>,
     waiting: Arc<Waiting>,
     next: AtomicU64,
+    /// Something may have been sent.
+    was_connected: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -65,10 +68,22 @@ impl Link {
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             waiting: Arc::default(),
             next: AtomicU64::new(0),
+            was_connected: Arc::default(),
         });
         let (waiting, queue) = (link.waiting.clone(), link.queue.downgrade());
+        let was_connected = link.was_connected.clone();
         tokio::spawn(async move {
-            let ended = run(&identity, node, &address, messages, queue, &waiting).await;
+            let connected = timeout(CONNECTING, connect(&identity, node, &address)).await;
+            let ended = match connected.unwrap_or_else(|error| Err(error.into())) {
+                Ok(stream) => {
+                    was_connected.store(true, Ordering::Release);
+                    run(stream, messages, queue, &waiting).await
+                }
+                Err(error) => {
+                    drop(messages);
+                    Err(error)
+                }
+            };
             if let Err(error) = ended {
                 tracing::debug!("node {node} at {address}: {error}");
             }
@@ -89,14 +104,14 @@ impl Link {
     }
 
     async fn ask(&self, request: Bytes) -> Result<Bytes, CallError> {
-        let lost = || CallError::Unreachable("the connection was lost".to_string());
+        let not_sent = || CallError::NotSent("there is no connection".to_string());
         let bytes = request.len().clamp(1, QUEUED_BYTES) as u32;
         let room = self.room.clone().acquire_many_owned(bytes).await;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (told, answer) = oneshot::channel();
         let waiter = Waiter {
             told,
-            _room: room.map_err(|_| lost())?,
+            _room: room.map_err(|_| not_sent())?,
         };
         self.waiting.0.lock().insert(id, waiter);
         let _place = Place {
@@ -108,28 +123,23 @@ impl Link {
             id,
             bytes: request,
         };
-        self.queue.send(message).await.map_err(|_| lost())?;
-        answer.await.map_err(|_| lost())
+        self.queue.send(message).await.map_err(|_| not_sent())?;
+        answer
+            .await
+            .map_err(|_| match self.was_connected.load(Ordering::Acquire) {
+                true => CallError::Unreachable("the connection was lost".to_string()),
+                false => not_sent(),
+            })
     }
 }
 
 async fn run(
-    identity: &Identity,
-    node: u64,
-    address: &str,
+    stream: Box<dyn Stream>,
     messages: mpsc::Receiver<Message>,
     queue: mpsc::WeakSender<Message>,
     waiting: &Waiting,
 ) -> io::Result<()> {
-    let connecting = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        super::may_talk(identity, stream.peer_addr()?)?;
-        call(&mut stream, identity, node).await?;
-        Ok(stream)
-    };
-    let stream: io::Result<TcpStream> = timeout(CONNECTING, connecting).await?;
-    let (reader, writer) = stream?.into_split();
+    let (reader, writer) = split(stream);
     let heard = Arc::new(AtomicU64::new(0));
     let incoming = Incoming::new(BufReader::with_capacity(PART, reader), heard.clone());
     tokio::select! {
@@ -138,6 +148,18 @@ async fn run(
         received = receive(incoming, waiting) => received,
         gone = probe(queue, &heard, waiting) => gone,
     }
+}
+
+async fn connect(identity: &Identity, node: u64, address: &str) -> io::Result<Box<dyn Stream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    super::may_talk(identity, stream.peer_addr()?)?;
+    let mut stream: Box<dyn Stream> = match &identity.tls {
+        Some(tls) => Box::new(tls.call(stream).await?),
+        None => Box::new(stream),
+    };
+    call(&mut stream, identity, node).await?;
+    Ok(stream)
 }
 
 async fn receive<S: AsyncRead + Unpin>(

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::BufReader;
+use tokio::io::{BufReader, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::Stream;
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
 use super::handshake::{Identity, answer};
@@ -25,10 +26,10 @@ const AT_ONCE: usize = 4096;
 /// Serves whoever calls, until it is given up. Then all connections are closed, and nobody holds the service any more.
 pub(super) async fn serve(
     listener: TcpListener,
-    identity: Identity,
+    identity: impl Fn() -> Identity,
     service: Arc<dyn Service>,
 ) -> io::Result<()> {
-    super::may_talk(&identity, listener.local_addr()?)?;
+    super::may_talk(&identity(), listener.local_addr()?)?;
     let strangers = Arc::new(Semaphore::new(STRANGERS));
     let mut connections = JoinSet::new();
     loop {
@@ -36,7 +37,7 @@ pub(super) async fn serve(
         let Ok(stranger) = strangers.clone().acquire_owned().await else {
             return Ok(());
         };
-        let (mut stream, address) = match listener.accept().await {
+        let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, most likely: it passes.
@@ -45,12 +46,12 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let (identity, service) = (identity.clone(), service.clone());
+        let (identity, service) = (identity(), service.clone());
         connections.spawn(async move {
-            let known = timeout(INTRODUCTION, answer(&mut stream, &identity)).await;
+            let known = timeout(INTRODUCTION, introduce(stream, &identity)).await;
             drop(stranger);
             let ended = match known {
-                Ok(Ok((node, _version))) => answer_all(stream, node, service).await,
+                Ok(Ok((node, stream))) => answer_all(stream, node, service).await,
                 Ok(Err(error)) => Err(error),
                 Err(error) => Err(error.into()),
             };
@@ -61,9 +62,23 @@ pub(super) async fn serve(
     }
 }
 
-async fn answer_all(stream: TcpStream, node: u64, service: Arc<dyn Service>) -> io::Result<()> {
+/// Finds out which node calls.
+async fn introduce(stream: TcpStream, identity: &Identity) -> io::Result<(u64, Box<dyn Stream>)> {
     stream.set_nodelay(true)?;
-    let (reader, writer) = stream.into_split();
+    let mut stream: Box<dyn Stream> = match &identity.tls {
+        Some(tls) => Box::new(tls.answer(stream).await?),
+        None => Box::new(stream),
+    };
+    let (node, _version) = answer(&mut stream, identity).await?;
+    Ok((node, stream))
+}
+
+async fn answer_all(
+    stream: Box<dyn Stream>,
+    node: u64,
+    service: Arc<dyn Service>,
+) -> io::Result<()> {
+    let (reader, writer) = split(stream);
     let (queue, messages) = mpsc::channel(AT_ONCE);
     let answering = async {
         let reader = BufReader::with_capacity(PART, reader);

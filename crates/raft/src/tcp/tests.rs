@@ -1,6 +1,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cairn_tests::certificates::Authority;
 use openraft::rt::AsyncRuntime;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::*;
 use crate::runtime::Runtime;
@@ -31,21 +38,24 @@ fn identity(node: u64, secret: &str) -> Identity {
         cluster: 1,
         node,
         secret: secret.as_bytes().to_vec(),
+        tls: None,
     }
 }
 
+type Pair = (Arc<Tcp>, Arc<Echo>, tokio::task::JoinHandle<io::Result<()>>);
+
 /// A node 2 that answers, and a node 1 that asks.
-async fn pair(secret: &str) -> (Arc<Tcp>, Arc<Echo>, tokio::task::JoinHandle<io::Result<()>>) {
+async fn pair(secret: &str) -> Pair {
+    pair_of(identity(1, secret), identity(2, "secret")).await
+}
+
+async fn pair_of(caller: Identity, answerer: Identity) -> Pair {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let echo = Arc::new(Echo::default());
     let service = echo.clone();
-    let serving = tokio::spawn(async move {
-        Tcp::new(identity(2, "secret"))
-            .serve(listener, service)
-            .await
-    });
-    let caller = Tcp::new(identity(1, secret));
+    let serving = tokio::spawn(async move { Tcp::new(answerer).serve(listener, service).await });
+    let caller = Tcp::new(caller);
     caller.set_address(2, address.to_string());
     (caller, echo, serving)
 }
@@ -126,4 +136,143 @@ fn without_a_secret_only_this_machine_is_served() {
         let served = Tcp::new(identity(2, "")).serve(listener, echo).await;
         assert!(served.is_err());
     });
+}
+
+#[test]
+fn who_is_forgotten_is_not_called() {
+    Runtime::run(async {
+        let (caller, _, serving) = pair("secret").await;
+        let slow = tokio::spawn(caller.call(2, Bytes::from("slow"), SECOND));
+        assert_eq!(ask(&caller, "who").await.unwrap(), "1");
+        caller.forget(2);
+        assert!(ask(&caller, "who").await.is_err());
+        // What was asked before is still answered.
+        assert_eq!(slow.await.unwrap().unwrap(), "slow");
+        serving.abort();
+    });
+}
+
+fn tls(authority: &Authority, trusted: &Authority) -> Tls {
+    let issued = authority.issue("node");
+    let mut authorities = RootCertStore::empty();
+    let trusted = CertificateDer::from_pem_file(trusted.certificate()).unwrap();
+    authorities.add(trusted).unwrap();
+    let chain = vec![CertificateDer::from_pem_file(issued.certificate).unwrap()];
+    Tls::new(
+        chain,
+        PrivateKeyDer::from_pem_file(issued.key).unwrap(),
+        authorities,
+    )
+    .unwrap()
+}
+
+fn encrypted(node: u64, secret: &str, tls: Tls) -> Identity {
+    Identity {
+        tls: Some(tls),
+        ..identity(node, secret)
+    }
+}
+
+#[test]
+fn nodes_that_one_authority_vouches_for_talk_in_private() {
+    let authority = Authority::new();
+    for secret in ["", "secret"] {
+        let here = encrypted(1, secret, tls(&authority, &authority));
+        let there = encrypted(2, secret, tls(&authority, &authority));
+        Runtime::run(async {
+            let (caller, _, serving) = pair_of(here, there).await;
+            assert_eq!(ask(&caller, "who").await.unwrap(), "1");
+            let long = tokio::spawn(caller.call(2, Bytes::from("long"), 20 * SECOND));
+            let request = Bytes::from(vec![9; 5 * 1024 * 1024]);
+            let answer = caller.call(2, request.clone(), 20 * SECOND).await;
+            assert_eq!(answer.unwrap(), request);
+            assert_eq!(long.await.unwrap().unwrap(), vec![7; 20 * 1024 * 1024]);
+            // A certificate that is renewed holds for connections that come.
+            caller.renew(tls(&authority, &authority));
+            let address = caller.peers.lock()[&2].address.clone();
+            caller.forget(2);
+            caller.set_address(2, address);
+            assert_eq!(ask(&caller, "who").await.unwrap(), "1");
+            serving.abort();
+        });
+    }
+}
+
+#[test]
+fn nodes_that_another_authority_vouches_for_are_refused() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let ours_only = || tls(&ours, &ours);
+    let plain = |node| identity(node, "");
+    let strangers = [
+        // Neither trusts the other.
+        (
+            encrypted(1, "", tls(&theirs, &theirs)),
+            encrypted(2, "", ours_only()),
+        ),
+        // The caller would trust, but is not trusted; and the other way around.
+        (
+            encrypted(1, "", tls(&theirs, &ours)),
+            encrypted(2, "", ours_only()),
+        ),
+        (
+            encrypted(1, "", ours_only()),
+            encrypted(2, "", tls(&theirs, &ours)),
+        ),
+        // One of them talks in the open.
+        (plain(1), encrypted(2, "", ours_only())),
+        (encrypted(1, "", ours_only()), plain(2)),
+        // A certificate does not stand for the secret.
+        (
+            encrypted(1, "another", ours_only()),
+            encrypted(2, "secret", ours_only()),
+        ),
+    ];
+    for (at, (caller, answerer)) in strangers.into_iter().enumerate() {
+        Runtime::run(async move {
+            let (caller, echo, serving) = pair_of(caller, answerer).await;
+            assert!(ask(&caller, "who").await.is_err(), "{at}");
+            assert_eq!(echo.served.load(Ordering::Relaxed), 0, "{at}");
+            serving.abort();
+        });
+    }
+}
+
+#[test]
+fn a_caller_without_a_certificate_is_refused() {
+    let authority = Authority::new();
+    let answerer = encrypted(2, "", tls(&authority, &authority));
+    let mut authorities = RootCertStore::empty();
+    let trusted = CertificateDer::from_pem_file(authority.certificate()).unwrap();
+    authorities.add(trusted).unwrap();
+    let nameless = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(authorities)
+        .with_no_client_auth();
+    Runtime::run(async {
+        let (caller, echo, serving) = pair_of(identity(1, ""), answerer).await;
+        let address = caller.peers.lock()[&2].address.clone();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let connector = TlsConnector::from(Arc::new(nameless));
+        // By the rules of TLS 1.3 it learns that it is refused when it says something.
+        let mut stream = connector.connect(name, stream).await.unwrap();
+        assert!(
+            handshake::call(&mut stream, &identity(1, ""), 2)
+                .await
+                .is_err()
+        );
+        assert_eq!(echo.served.load(Ordering::Relaxed), 0);
+        serving.abort();
+    });
+}
+
+#[test]
+fn with_tls_other_machines_are_served() {
+    let authority = Authority::new();
+    let elsewhere = "192.0.2.1:7".parse().unwrap();
+    assert!(may_talk(&identity(1, ""), elsewhere).is_err());
+    assert!(may_talk(&identity(1, "secret"), elsewhere).is_ok());
+    let encrypted = encrypted(1, "", tls(&authority, &authority));
+    assert!(may_talk(&encrypted, elsewhere).is_ok());
 }

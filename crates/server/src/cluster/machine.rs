@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_cluster::{ClusterMap, MAP_REGION};
 use cairn_engine::{Batch, EngineError, Incoming, Maxima, Regions, Snapshot};
 use cairn_raft::{Applied, Content, Entry, Later, Machine, SnapshotReader, SnapshotWriter};
 
@@ -17,16 +18,67 @@ pub const WRONG_EPOCH: &[u8] = &[1];
 /// To every other one.
 const DONE: &[u8] = &[];
 
+/// What the log of the map's region holds: rows, as any region's, or a change of the map.
+const ROWS: u8 = 0;
+const CHANGE: u8 = 1;
+
+/// A change of the map, as it stands in the log.
+pub fn change_entry(change: &[u8]) -> Bytes {
+    [&[CHANGE], change].concat().into()
+}
+
+/// A batch, as it stands in the log of a region.
+pub fn rows_entry(region: u64, batch: &Batch, maxima: Maxima) -> Bytes {
+    let rows = batch.encode(maxima);
+    match region {
+        MAP_REGION => [&[ROWS], &rows[..]].concat().into(),
+        _ => rows.into(),
+    }
+}
+
+/// Who has to know what becomes of a region before anybody can see it.
+pub trait Attendant: Send + Sync {
+    /// Something that was proposed in this term is about to be applied.
+    fn note_term(&self, region: u64, term: u64);
+
+    /// Slots have changed hands: a region was split.
+    fn recut(&self);
+
+    /// A region is about to be replaced or removed, and must not be read until it is back.
+    fn take_away(&self, region: u64);
+
+    /// It is there, if it is.
+    fn bring_back(&self, region: u64);
+
+    fn learn(&self, map: ClusterMap);
+}
+
+/// Nobody reads what is only replicated.
+struct Unattended;
+
+impl Attendant for Unattended {
+    fn note_term(&self, _: u64, _: u64) {}
+    fn recut(&self) {}
+    fn take_away(&self, _: u64) {}
+    fn bring_back(&self, _: u64) {}
+    fn learn(&self, _: ClusterMap) {}
+}
+
 /// How long to wait before it is tried again to move something to a disk that is full.
 const DISK_FULL: Duration = Duration::from_millis(500);
 
 pub struct RegionMachine {
     regions: Arc<Regions>,
+    attendant: Arc<dyn Attendant>,
 }
 
 impl RegionMachine {
     pub fn new(regions: Arc<Regions>) -> Self {
-        RegionMachine { regions }
+        Self::attended(regions, Arc::new(Unattended))
+    }
+
+    pub fn attended(regions: Arc<Regions>, attendant: Arc<dyn Attendant>) -> Self {
+        RegionMachine { regions, attendant }
     }
 
     /// Waits until there is room for more. That the disk is full is no reason to give up a replica: it waits, and what is
@@ -55,37 +107,106 @@ impl RegionMachine {
                 "the log of region {region} comes before its state"
             )));
         };
-        let mut epoch = descriptor.epoch;
-        let mut maxima = Maxima::default();
-        let mut batches = Vec::new();
+        if let Some(last) = entries.last() {
+            self.attendant.note_term(region, last.id.term);
+        }
+        let mut applying = Applying {
+            region,
+            epoch: descriptor.epoch,
+            map: None,
+            maxima: Maxima::default(),
+            batches: Vec::new(),
+        };
         let mut answers = Vec::with_capacity(entries.len());
         for entry in entries {
-            let mut answer = DONE;
-            if let Content::Batch {
-                timestamp_ms,
-                epoch: evaluated_in,
-                payload,
-            } = entry.content
-            {
-                maxima.timestamp_ms = maxima.timestamp_ms.max(timestamp_ms);
-                if evaluated_in == epoch {
-                    let (batch, its_maxima) = Batch::decode(&payload)?;
-                    maxima.version = maxima.version.max(its_maxima.version);
-                    maxima.timestamp_ms = maxima.timestamp_ms.max(its_maxima.timestamp_ms);
-                    // The next one has to know of it.
-                    if let Some(descriptor) = batch.descriptor(region)? {
-                        epoch = descriptor.epoch;
-                    }
-                    batches.push(batch);
-                } else {
-                    answer = WRONG_EPOCH;
+            answers.push(match entry.content {
+                Content::Batch {
+                    timestamp_ms,
+                    epoch,
+                    payload,
+                } => {
+                    let maxima = &mut applying.maxima;
+                    maxima.timestamp_ms = maxima.timestamp_ms.max(timestamp_ms);
+                    applying.batch(&self.regions, epoch, &payload)?
                 }
-            }
-            answers.push(Bytes::from_static(answer));
+                Content::Blank | Content::Membership(_) => Bytes::from_static(DONE),
+            });
         }
-        self.regions.apply(region, batches, applied, maxima)?;
+        let is_recut = applying.epoch != descriptor.epoch;
+        let map = applying.map;
+        if let Some(map) = &map {
+            let row = Regions::map_batch(MAP_REGION, &map.encode());
+            applying.batches.push(row);
+        }
+        self.regions
+            .apply(region, applying.batches, applied, applying.maxima)?;
+        if is_recut {
+            self.attendant.recut();
+        }
+        if let Some(map) = map {
+            self.attendant.learn(map);
+        }
         Ok(answers)
     }
+}
+
+/// What entries come to.
+struct Applying {
+    region: u64,
+    epoch: u64,
+    /// The map, if it is changed.
+    map: Option<ClusterMap>,
+    maxima: Maxima,
+    batches: Vec<Batch>,
+}
+
+impl Applying {
+    fn batch(
+        &mut self,
+        regions: &Regions,
+        evaluated_in: u64,
+        payload: &[u8],
+    ) -> Result<Bytes, EngineError> {
+        if evaluated_in != self.epoch {
+            return Ok(Bytes::from_static(WRONG_EPOCH));
+        }
+        let rows = match (self.region, payload) {
+            (MAP_REGION, [CHANGE, change @ ..]) => return self.change(regions, change),
+            (MAP_REGION, [ROWS, rows @ ..]) => rows,
+            (MAP_REGION, _) => return Err(EngineError::Corrupt("an entry of the map".into())),
+            (_, rows) => rows,
+        };
+        let (batch, maxima) = Batch::decode(rows)?;
+        self.maxima.version = self.maxima.version.max(maxima.version);
+        self.maxima.timestamp_ms = self.maxima.timestamp_ms.max(maxima.timestamp_ms);
+        // The next one has to know of it.
+        if let Some(descriptor) = batch.descriptor(self.region)? {
+            self.epoch = descriptor.epoch;
+        }
+        self.batches.push(batch);
+        Ok(Bytes::from_static(DONE))
+    }
+
+    /// The answer says what came of it. A change that cannot be read must not be passed over.
+    fn change(&mut self, regions: &Regions, change: &[u8]) -> Result<Bytes, EngineError> {
+        let map = match &mut self.map {
+            Some(map) => map,
+            none => none.insert(stored_map(regions)?.unwrap_or_default()),
+        };
+        let answer = map.apply_entry(change);
+        let answer = answer.map_err(|error| EngineError::Corrupt(error.to_string()))?;
+        Ok(answer.into())
+    }
+}
+
+/// The map as the log of its region has it here, if there is a replica of that.
+pub fn stored_map(regions: &Regions) -> Result<Option<ClusterMap>, EngineError> {
+    let Some(bytes) = regions.map(MAP_REGION)? else {
+        return Ok(None);
+    };
+    let map = ClusterMap::decode(&bytes);
+    map.map(Some)
+        .map_err(|error| EngineError::Corrupt(error.to_string()))
 }
 
 impl Machine for RegionMachine {
@@ -124,8 +245,13 @@ impl Machine for RegionMachine {
     }
 
     fn remove(&self, region: u64) -> Later<'_, io::Result<()>> {
-        let regions = self.regions.clone();
-        Box::pin(on_a_thread(move || regions.remove(region)))
+        let (regions, attendant) = (self.regions.clone(), self.attendant.clone());
+        Box::pin(on_a_thread(move || {
+            attendant.take_away(region);
+            let removed = regions.remove(region);
+            attendant.bring_back(region);
+            removed
+        }))
     }
 
     fn receive(&self, region: u64) -> Later<'_, io::Result<Box<dyn SnapshotWriter>>> {
@@ -138,18 +264,29 @@ impl Machine for RegionMachine {
 
     fn install<'a>(
         &'a self,
-        _: u64,
+        region: u64,
         applied: &'a Applied,
         received: Box<dyn SnapshotWriter>,
     ) -> Later<'a, io::Result<()>> {
         let (regions, applied) = (self.regions.clone(), applied.clone());
+        let attendant = self.attendant.clone();
         let received: Box<dyn Any> = received;
         let incoming = received.downcast::<Writer>().ok();
         let incoming = incoming.and_then(|writer| writer.0);
         Box::pin(async move {
             let incoming = incoming
                 .ok_or_else(|| io::Error::other("a snapshot that was not received here"))?;
-            on_a_thread(move || regions.install(&applied, incoming)).await
+            on_a_thread(move || {
+                attendant.take_away(region);
+                let installed = regions.install(&applied, incoming);
+                attendant.bring_back(region);
+                tracing::info!("region {region}: a snapshot was put in place");
+                if let (MAP_REGION, Some(map)) = (region, stored_map(&regions)?) {
+                    attendant.learn(map);
+                }
+                installed
+            })
+            .await
         })
     }
 }

@@ -2,14 +2,19 @@
 //! told that they do not, and one that calls them, what it has to do with.
 
 use super::args::is;
-use super::{cluster, printable};
+use super::printable;
 
-const ALONE: &str = "this server has no replicas, and is none";
+const ALONE: &str =
+    "a server alone has no replicas, and those of a cluster are moved by `cairn cluster`";
 const ABSENT: &[(&str, &str)] = &[
     ("failover", ALONE),
     ("psync", ALONE),
     ("replconf", ALONE),
     ("replicaof", ALONE),
+    (
+        "restore-asking",
+        "slots move with their region, and not key by key",
+    ),
     ("slaveof", ALONE),
     ("sync", ALONE),
     ("module", "Cairn loads no modules"),
@@ -17,9 +22,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("pfselftest", "Redis tests its own code by it"),
     ("sentinel", "this server watches no others"),
 ];
-
-/// What members of a cluster are asked.
-const OF_CLUSTERS: [&str; 2] = ["cluster", "restore-asking"];
 
 /// Whether a rule of a user names such a command, or a subcommand of one.
 pub fn is_absent(name: &[u8]) -> bool {
@@ -29,9 +31,6 @@ pub fn is_absent(name: &[u8]) -> bool {
 
 /// What a client is told that calls such a command.
 pub fn complaint(name: &[u8]) -> Option<String> {
-    if OF_CLUSTERS.iter().any(|command| is(name, command)) {
-        return Some(cluster::DISABLED.into());
-    }
     let (_, why) = ABSENT.iter().find(|(command, _)| is(name, command))?;
     let name = printable(name, 128).to_ascii_uppercase();
     Some(format!("ERR {name} is not supported: {why}"))
@@ -44,8 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_in_no_table() {
-        let names = ABSENT.iter().map(|(name, _)| *name).chain(OF_CLUSTERS);
-        for name in names {
+        for (name, _) in ABSENT {
             assert!(find(name.as_bytes()).is_none(), "{name}");
             assert!(complaint(name.as_bytes()).is_some());
         }

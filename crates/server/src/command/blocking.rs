@@ -57,6 +57,11 @@ impl Blocking {
             && matches!(stream::block_option(args), Ok(Some(_)))
     }
 
+    /// Whether it may have to wait.
+    pub fn may_wait(&self, args: &Args) -> bool {
+        !matches!(self.timeout_at, TimeoutAt::Option) || self.is_told_to_wait(args)
+    }
+
     pub fn nothing(&self) -> Reply {
         if self.answers_null {
             Reply::Null

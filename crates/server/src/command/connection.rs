@@ -148,7 +148,7 @@ fn greeting(session: &Session) -> Reply {
         ("version".into(), REDIS_VERSION.into()),
         ("proto".into(), Reply::Int(version)),
         ("id".into(), session.client.id.into()),
-        ("mode".into(), "standalone".into()),
+        ("mode".into(), session.server.mode().into()),
         ("role".into(), "master".into()),
         ("modules".into(), Reply::Array(Vec::new())),
     ])
@@ -196,6 +196,9 @@ fn reset(session: &mut Session, _: &Args) -> Result<Reply> {
 fn select(session: &mut Session, args: &Args) -> Result<Reply> {
     let number = int32(args[1])?;
     let count = session.server.store.database_count();
+    if number != 0 && session.server.settings.cluster_enabled {
+        return Err(Error::fixed("ERR SELECT is not allowed in cluster mode"));
+    }
     match u32::try_from(number) {
         Ok(number) if number < count => {
             session.select(number);

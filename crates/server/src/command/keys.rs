@@ -153,6 +153,61 @@ impl KeySpec {
             },
         }
     }
+
+    #[inline]
+    fn visit(&self, args: &Args<'_>, visit: &mut impl FnMut(usize, Access)) {
+        let end = args.len();
+        match self.place {
+            Place::Range { first, last, step } => {
+                let last = if last < 0 {
+                    args.len() as i64 + i64::from(last)
+                } else {
+                    i64::from(last)
+                };
+                let mut position = first;
+                while (position as i64) <= last && position < args.len() {
+                    visit(position, self.access);
+                    position += step;
+                }
+            }
+            Place::Counted { count_at } => {
+                let count = args.get(count_at).and_then(|text| count_of(text));
+                let first = count_at + 1;
+                for position in first..first.saturating_add(count.unwrap_or(0)).min(args.len()) {
+                    visit(position, self.access);
+                }
+            }
+            Place::HalfBehind { option, .. } => {
+                let behind = option.behind(args).len();
+                let first = end - behind;
+                (first..first + behind / 2).for_each(|at| visit(at, self.access));
+            }
+            Place::Unless { position, option } => {
+                if let Some(name) = args.get(position)
+                    && (!name.is_empty() || option.behind(args).is_empty())
+                {
+                    visit(position, self.access);
+                }
+            }
+            Place::AllBehind(option) => {
+                let first = end - option.behind(args).len();
+                (first..end).for_each(|at| visit(at, self.access));
+            }
+            Place::Behind { word, from } => {
+                for at in from + 1..end {
+                    if is(args[at - 1], word) {
+                        visit(at, self.access);
+                    }
+                }
+            }
+            Place::Option(option) => {
+                if let Some(position) = option.positions(args).last() {
+                    visit(position, self.access);
+                }
+            }
+            Place::Elsewhere => {}
+        }
+    }
 }
 
 /// The key specifications of a command.
@@ -172,59 +227,16 @@ impl Keys {
     /// touches any.
     #[inline]
     pub fn visit_positions(&self, args: &Args<'_>, mut visit: impl FnMut(usize, Access)) {
-        let end = args.len();
         for spec in self.0.iter().filter(|spec| spec.access != Access::NotKey) {
-            match spec.place {
-                Place::Range { first, last, step } => {
-                    let last = if last < 0 {
-                        args.len() as i64 + i64::from(last)
-                    } else {
-                        i64::from(last)
-                    };
-                    let mut position = first;
-                    while (position as i64) <= last && position < args.len() {
-                        visit(position, spec.access);
-                        position += step;
-                    }
-                }
-                Place::Counted { count_at } => {
-                    let count = args.get(count_at).and_then(|text| count_of(text));
-                    let first = count_at + 1;
-                    for position in first..first.saturating_add(count.unwrap_or(0)).min(args.len())
-                    {
-                        visit(position, spec.access);
-                    }
-                }
-                Place::HalfBehind { option, .. } => {
-                    let behind = option.behind(args).len();
-                    let first = end - behind;
-                    (first..first + behind / 2).for_each(|at| visit(at, spec.access));
-                }
-                Place::Unless { position, option } => {
-                    if let Some(name) = args.get(position)
-                        && (!name.is_empty() || option.behind(args).is_empty())
-                    {
-                        visit(position, spec.access);
-                    }
-                }
-                Place::AllBehind(option) => {
-                    let first = end - option.behind(args).len();
-                    (first..end).for_each(|at| visit(at, spec.access));
-                }
-                Place::Behind { word, from } => {
-                    for at in from + 1..end {
-                        if is(args[at - 1], word) {
-                            visit(at, spec.access);
-                        }
-                    }
-                }
-                Place::Option(option) => {
-                    if let Some(position) = option.positions(args).last() {
-                        visit(position, spec.access);
-                    }
-                }
-                Place::Elsewhere => {}
-            }
+            spec.visit(args, &mut visit);
+        }
+    }
+
+    /// Calls `visit` for whatever says to a cluster which slot a command is about: keys, and channels of a slot.
+    #[inline]
+    pub fn visit_slots<'a>(&self, args: &Args<'a>, mut visit: impl FnMut(&'a [u8])) {
+        for spec in self.0 {
+            spec.visit(args, &mut |at, _| visit(args[at]));
         }
     }
 

@@ -273,7 +273,9 @@ fn lrange(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     if positions.is_empty() {
         return Ok(Reply::Array(Vec::new()));
     }
-    Ok(elements(txn, &list, positions, End::Left))
+    elements(txn, &list, positions.clone(), End::Left, |bulks| {
+        list.show_part(txn, positions, |element| bulks.push(element))
+    })
 }
 
 fn lset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -368,22 +370,23 @@ fn positions(first: i64, last: i64, length: u64) -> Range<u64> {
     if start < end { start..end } else { 0..0 }
 }
 
-/// The elements at these positions, from one end on: copied from memory if they are few and all of them are there, and
-/// else walked over as they are sent.
-fn elements(txn: &ReadTxn, list: &List, positions: Range<u64>, from: End) -> Reply {
+/// The elements at these positions, from one end on: copied from memory if they are few and `show` finds all of them there,
+/// and else walked over as they are sent.
+fn elements(
+    txn: &ReadTxn,
+    list: &List,
+    positions: Range<u64>,
+    from: End,
+    show: impl FnOnce(&mut Bulks) -> bool,
+) -> Result<Reply> {
     let count = positions.end - positions.start;
     if count <= SHORT {
         let mut elements = Bulks::with_capacity(count as usize);
-        let copy = |element: &[u8]| elements.push(element);
-        let are_all = match from {
-            End::Left => list.show_from_memory(txn, positions.clone(), copy),
-            End::Right => list.show_from_memory(txn, positions.clone().rev(), copy),
-        };
-        if are_all {
-            return Reply::Bulks(elements);
+        if show(&mut elements) {
+            return Ok(Reply::Bulks(elements));
         }
     }
-    let rows = list.rows(txn, positions, from.direction());
+    let rows = list.rows(txn, positions, from.direction())?;
     let item = |_: &[u8], element: &[u8], out: &mut Writer<'_>| out.bulk(element);
-    rows::reply(rows::Shape::Array, count, rows, item)
+    Ok(rows::reply(rows::Shape::Array, count, rows, item))
 }

@@ -9,6 +9,7 @@ mod acl;
 mod args;
 mod bitmap;
 mod blocking;
+mod cairn_cluster;
 mod client;
 mod cluster;
 mod config;
@@ -313,6 +314,16 @@ impl Command {
         }
     }
 
+    /// Whether it changes what functions there are.
+    pub fn changes_functions(&self) -> bool {
+        self.flags.has(Flag::Write) && self.flags.has(Flag::Scripting)
+    }
+
+    /// Whether all it does is to read keys, and to answer.
+    pub fn reads_at_once(&self) -> bool {
+        matches!(self.handler, Handler::Point(_) | Handler::Read(_)) && !self.keys.0.is_empty()
+    }
+
     pub fn is_write(&self) -> bool {
         match self.handler {
             Handler::Write(_) | Handler::Exclusive(_) => true,
@@ -402,6 +413,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         connection::COMMANDS,
         client::COMMANDS,
         cluster::COMMANDS,
+        cairn_cluster::COMMANDS,
         script::COMMANDS,
         function::COMMANDS,
         server::COMMANDS,

@@ -1,12 +1,13 @@
 //! SUBSCRIBE, PUBLISH and their like, and PUBSUB, which tells who listens.
 
 use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Effect, Result, WriteTxn};
+use cairn_store::{Effect, Result, WriteTxn, slot};
 
 use super::flags::Flag::{Fast, Loading, MayReplicate, NoScript, PubSub, Stale};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Channels, Command, Flag, Handler, command, help};
 use crate::pubsub::Kind;
+use crate::route::is_led_here;
 use crate::server::Server;
 use crate::session::Session;
 
@@ -230,7 +231,17 @@ fn punsubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
 }
 
 fn ssubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
-    add(session, Kind::Shard, args.rest(1))
+    let names = args.rest(1);
+    let reply = add(session, Kind::Shard, names);
+    // If the slot goes to another node just now, nobody may have been found to be told.
+    let server = session.server.clone();
+    if server.store.is_replicated() && !names.iter().all(|name| is_led_here(&server, slot(name))) {
+        let subscriptions = session.subscriptions();
+        names
+            .iter()
+            .for_each(|name| subscriptions.remove(Kind::Shard, name));
+    }
+    reply
 }
 
 fn sunsubscribe(session: &mut Session, args: &Args) -> Result<Reply> {
@@ -245,10 +256,10 @@ fn spublish(server: &Server, txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     send(server, txn, args, true)
 }
 
-/// A message that nobody would get now is sent to nobody.
+/// A message that nobody would get now is sent to nobody. Who listens on other nodes is not known, nor counted.
 fn send(server: &Server, txn: &mut WriteTxn, args: &Args, is_sharded: bool) -> Result<Reply> {
     let receivers = server.pubsub.receivers(args[1], is_sharded);
-    if receivers > 0 {
+    if receivers > 0 || !is_sharded && server.cluster.get().is_some() {
         txn.add_effect(Effect::Message {
             channel: args[1].into(),
             text: args[2].into(),

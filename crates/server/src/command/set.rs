@@ -247,7 +247,7 @@ fn smembers(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let item = move |row_key: &[u8], _: &[u8], out: &mut Writer<'_>| {
         out.bulk(&row_key[member_at..]);
     };
-    Ok(rows::reply(Shape::Set, set.len(), set.rows(txn), item))
+    Ok(rows::reply(Shape::Set, set.len(), set.rows(txn)?, item))
 }
 
 fn smove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -327,9 +327,9 @@ fn srandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
         return Ok(reply);
     }
     let selection = if count < 0 && !set.is_empty() {
-        Selection::repeats(txn, &set, times)
+        Selection::repeats(txn, &set, times)?
     } else {
-        Selection::sample(txn, &set, times)
+        Selection::sample(txn, &set, times)?
     };
     reply::members(txn, Kind::Array, selection)
 }

@@ -221,9 +221,9 @@ impl Source {
                     Direction::Forward => places,
                     Direction::Backward => len - places.end..len - places.start,
                 };
-                list.rows(txn, positions, direction)
+                list.rows(txn, positions, direction)?
             }
-            Source::Set(set) => set.rows(txn),
+            Source::Set(set) => set.rows(txn)?,
             Source::Zset(zset) => zset.rows_from(txn, places.start, direction)?,
         };
         for _ in 0..count {

@@ -1,7 +1,7 @@
 //! What follows a command's name, as its declaration writes it and COMMAND DOCS spells it out.
 //!
 //! ```text
-//!   name            a string          TOKEN/name     the same behind a word: COUNT/count:i
+//!   name, name:s    a string          TOKEN/name     the same behind a word: COUNT/count:i
 //!   key, name:k     a key             TOKEN!         the word alone
 //!   name:i          an integer        TOKEN/name!    the word alone, by another name
 //!   name:d          a double          name(a|b)      one of several
@@ -78,6 +78,7 @@ impl<'s> Reader<'s> {
             Some((name, "i")) => (name, "integer"),
             Some((name, "d")) => (name, "double"),
             Some((name, "p")) => (name, "pattern"),
+            Some((name, "s")) => (name, "string"),
             Some((name, "u")) => (name, "unix-time"),
             _ if word == "key" => (word, "key"),
             _ => (word, "string"),
@@ -175,6 +176,7 @@ mod tests {
         check("", "");
         check("key", "name key type key key_spec_index :0");
         check("to:k", "name to type key key_spec_index :0");
+        check("key:s", "name key type string");
         check(
             "by:p1 to:k2",
             "name by type pattern key_spec_index :1 name to type key key_spec_index :2",

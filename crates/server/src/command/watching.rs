@@ -1,6 +1,7 @@
 //! What shows how the server is doing: MONITOR, SLOWLOG, LATENCY; and WAIT.
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use cairn_resp::{Reply, number};
 use cairn_store::{Error, Result};
@@ -9,7 +10,7 @@ use super::args::Args;
 use super::flags::Flag::{Admin, Connection, Loading, NoScript, Stale};
 use super::{Command, Flag, Handler, all, command, help, printable};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Awaited, Session};
 use crate::slowlog::Entry;
 use crate::spikes::History;
 use crate::stats::Latency;
@@ -46,7 +47,7 @@ pub const COMMANDS: &[Command] = &[
             "generic",
             "3.0.0",
             "O(1)",
-            "Waits until replicas have what this connection wrote; there are none.",
+            "Waits until replicas have what this connection wrote. There are none but in a cluster.",
         ),
 ];
 
@@ -174,14 +175,21 @@ fn monitor(session: &mut Session, _: &Args) -> Result<Reply> {
     Ok(Reply::Ok)
 }
 
-/// On one machine there is nobody to wait for.
-fn wait(_: &mut Session, args: &Args) -> Result<Reply> {
-    args.int(1)?;
+/// On one machine there is nobody to wait for. In a cluster the connection waits, and answers.
+fn wait(session: &mut Session, args: &Args) -> Result<Reply> {
+    let replicas = args.int(1)?;
     let unreadable = Error::fixed("ERR timeout is not an integer or out of range");
     let timeout = number::parse_i64(args[2]).ok_or(unreadable)?;
     if timeout < 0 {
         return Err(Error::fixed("ERR timeout is negative"));
     }
+    session.awaits = Some(Awaited {
+        replicas: replicas.max(0) as usize,
+        until: match timeout {
+            0 => None,
+            timeout => Instant::now().checked_add(Duration::from_millis(timeout as u64)),
+        },
+    });
     Ok(Reply::Int(0))
 }
 

@@ -67,6 +67,7 @@ impl clap::Args for Flags {
         let parameters = flags().map(|(_, parameter)| {
             Arg::new(parameter.name)
                 .long(parameter.name)
+                .aliases(parameter.alias)
                 .value_name("VALUE")
                 .allow_hyphen_values(true)
                 .value_parser(OsStringValueParser::new().try_map(|text| accepted(parameter, text)))
@@ -140,6 +141,25 @@ mod tests {
         assert_eq!(settings.databases, 16);
         assert_eq!(settings.expire_interval, Duration::from_millis(100));
         assert_eq!(settings.values.number("timeout"), 5);
+    }
+
+    #[test]
+    fn both_names_of_a_parameter_are_flags() {
+        let settings = parse(&["--cluster-tls", "yes"]).unwrap().load().unwrap();
+        assert_eq!(settings.values.get("tls-cluster"), b"yes");
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_is_told_what_cannot_be() {
+        let load = |words: &[&str]| parse(words).unwrap().load();
+        let heartbeat = &["--cluster-enabled", "yes", "--cluster-heartbeat", "501"];
+        let refused = load(heartbeat).unwrap_err();
+        assert!(refused.contains("cluster-heartbeat"), "{refused}");
+        assert!(load(&heartbeat[2..]).is_ok(), "nobody asks on one machine");
+        let refused = load(&["--cluster-enabled", "yes", "--port", "60000"]).unwrap_err();
+        assert!(refused.contains("cluster-port"), "{refused}");
+        let logs = ["--cluster-enabled", "yes", "--cluster-log-limit", "1mb"];
+        assert!(load(&logs).unwrap_err().contains("cluster-log-limit"));
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
@@ -15,7 +17,8 @@ pub fn start(level: &[u8]) {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        .with_target(false);
+        .with_target(false)
+        .with_filter(filter_fn(concerns_operators));
     // Whoever started a subscriber first keeps it, and the level is then theirs to decide.
     if Registry::default()
         .with(filter)
@@ -25,6 +28,13 @@ pub fn start(level: &[u8]) {
     {
         let _ = LEVEL.set(handle);
     }
+}
+
+/// openraft tells of each message that is lost, which is for those who look for its faults.
+fn concerns_operators(event: &Metadata<'_>) -> bool {
+    !event.target().starts_with("openraft")
+        || *event.level() == Level::ERROR
+        || LevelFilter::current() >= LevelFilter::DEBUG
 }
 
 pub fn set_level(level: &[u8]) {

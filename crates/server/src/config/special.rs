@@ -217,6 +217,15 @@ pub fn frequency(text: &[u8], _: &[u8]) -> Result {
     Ok(number.clamp(1, 500).to_string().into_bytes())
 }
 
+/// `cluster-announce-ip`: an address or a name, which stands in lines of text that others read.
+pub fn announced_host(text: &[u8], _: &[u8]) -> Result {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b",@".contains(byte);
+    match text.len() < 256 && text.iter().all(is_plain) {
+        true => Ok(text.to_vec()),
+        false => Err("argument must be an address or a host name".into()),
+    }
+}
+
 /// `cluster-announce-hostname`.
 pub fn host_name(text: &[u8], _: &[u8]) -> Result {
     if text.len() > 255 {

@@ -127,6 +127,65 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("rank-index", "yes").immutable().flag(
         "Whether the elements of large collections that are asked for ranks or random picks are counted",
     ),
+    // Those of a cluster are read when the server starts as a node of one.
+    yes_no("cluster-enabled", "no")
+        .immutable()
+        .flag("Whether this server is a node of a cluster, or waits to become one"),
+    number("cluster-port", 0, PORT, "0")
+        .immutable()
+        .flag("Port for other nodes; 0 is the port for clients and 10000"),
+    special("cluster-announce-ip", read::announced_host, "")
+        .immutable()
+        .flag(
+            "What others reach this node by, if not by the address that it listens on: behind \
+             NAT, or by name",
+        ),
+    number("cluster-announce-port", 0, PORT, "0")
+        .immutable()
+        .flag("The port by which clients reach this node, if not the one that it listens on"),
+    number("cluster-announce-tls-port", 0, PORT, "0")
+        .immutable()
+        .flag("The same for encrypted connections"),
+    number("cluster-announce-bus-port", 0, PORT, "0")
+        .immutable()
+        .flag("The same for other nodes"),
+    text("cluster-secret", "")
+        .immutable()
+        .flag(
+            "What the nodes of a cluster show each other that they know; without it, and \
+             without tls-cluster, they talk on one machine only",
+        ),
+    yes_no("tls-cluster", "no")
+        .alias("cluster-tls")
+        .immutable()
+        .flag(
+            "Whether nodes talk by TLS, and show each other certificates: those of \
+             tls-cert-file, vouched for by tls-ca-cert-file",
+        ),
+    number("cluster-election-timeout", 100, 600_000, "1000")
+        .immutable()
+        .flag("Milliseconds without a word of a region's leader after which another is elected"),
+    number("cluster-heartbeat", 10, 60_000, "250")
+        .immutable()
+        .flag("Milliseconds after which a leader that has nothing to say shows that it is there"),
+    size("cluster-log-size", 65_536, BYTES, "67108864")
+        .immutable()
+        .flag("The length from which on a region's log is purged of what all its replicas have"),
+    size("cluster-log-limit", 65_536, BYTES, "1073741824")
+        .immutable()
+        .flag(
+            "The length from which on it is purged though a replica needs it, which then gets \
+             a snapshot",
+        ),
+    yes_no("cluster-proxy", "no")
+        .immutable()
+        .flag("Whether a command for another node's slot is forwarded there, instead of the client"),
+    yes_no("cluster-replica-reads", "no")
+        .immutable()
+        .flag("Whether clients are told of replicas that they can read from after READONLY"),
+    yes_no("readonly-stale", "no")
+        .immutable()
+        .flag("Whether such reads may be of the past, instead of waiting for the leader's word"),
     yes_no("protected-mode", "yes")
         .flag("Whether only clients of this machine are served while there is no password")
         .applies(live::set_protected_mode),
@@ -242,7 +301,6 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("cluster-allow-pubsubshard-when-down", "yes"),
     yes_no("cluster-allow-reads-when-down", "no"),
     yes_no("cluster-allow-replica-migration", "yes"),
-    yes_no("cluster-enabled", "no").immutable(),
     yes_no("cluster-replica-no-failover", "no").alias("cluster-slave-no-failover"),
     yes_no("cluster-require-full-coverage", "yes"),
     yes_no("crash-log-enabled", "yes"),
@@ -273,7 +331,6 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("set-proc-title", "yes").immutable(),
     yes_no("stop-writes-on-bgsave-error", "yes"),
     yes_no("syslog-enabled", "no").immutable(),
-    yes_no("tls-cluster", "no"),
     yes_no("tls-replication", "no"),
     number("active-defrag-cycle-max", 1, 99, "25"),
     number("active-defrag-cycle-min", 1, 99, "1"),
@@ -282,12 +339,8 @@ pub static PARAMETERS: &[Parameter] = &[
     number("active-defrag-threshold-upper", 0, 1000, "100"),
     number("active-expire-effort", 1, 10, "1"),
     number("auto-aof-rewrite-percentage", 0, INT, "100"),
-    number("cluster-announce-bus-port", 0, PORT, "0"),
-    number("cluster-announce-port", 0, PORT, "0"),
-    number("cluster-announce-tls-port", 0, PORT, "0"),
     number("cluster-migration-barrier", 0, INT, "1"),
     number("cluster-node-timeout", 0, LONG, "15000"),
-    number("cluster-port", 0, PORT, "0").immutable(),
     number("cluster-replica-validity-factor", 0, INT, "10").alias("cluster-slave-validity-factor"),
     number("io-threads", 1, 128, "1").immutable(),
     number("lfu-decay-time", 0, INT, "1"),
@@ -322,7 +375,6 @@ pub static PARAMETERS: &[Parameter] = &[
     text("bgsave_cpulist", "").immutable(),
     text("bind-source-addr", ""),
     text("bio_cpulist", "").immutable(),
-    text("cluster-announce-ip", ""),
     text("cluster-config-file", "nodes.conf").immutable(),
     text("dbfilename", "dump.rdb").protected(),
     text("ignore-warnings", ""),

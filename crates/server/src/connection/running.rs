@@ -2,19 +2,21 @@
 //! their own.
 
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
-use cairn_store::Request;
+use cairn_store::{Error, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, error_reply};
 use crate::blocked::{Ending, Place};
+use crate::cluster::gate::{self, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
-use crate::session::Session;
+use crate::route::{self, DOWN};
+use crate::session::{Awaited, Session};
 use crate::turn::{Call, Step};
 use crate::unit::Unit;
 
@@ -32,6 +34,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         args: Args<'_>,
     ) -> Result<(), Gone> {
         self.session.client.runs(command);
+        if self.session.server.cluster.get().is_some()
+            && let Some(target) = self.elsewhere(command, &args)
+            && self.forward(command, &args, target).await?
+        {
+            return Ok(());
+        }
         match command.handler {
             Handler::Session(handler) => {
                 let reply = handler(&mut self.session, &args).unwrap_or_else(error_reply);
@@ -41,6 +49,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _busy = client.work();
                     tokio::time::sleep(pause).await;
                 }
+                let reply = match self.session.awaits.take() {
+                    Some(awaited) => self.wait_for_replicas(awaited).await?,
+                    None => reply,
+                };
                 if self.session.listens {
                     self.hear();
                 }
@@ -75,12 +87,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     tracker.read(command, &args);
                 }
                 let call = self.call(command, args);
-                if let Handler::Blocking(blocking) = command.handler
-                    && let Some(fixed) = self.worker.fix(&blocking, &call)
-                {
-                    let words = fixed.words();
-                    let args = Args::new(&words);
-                    return self.run_in_turn(&Call { args, ..call }).await;
+                if call.from_replica && !self.catch_up(&call).await? {
+                    return Ok(());
+                }
+                if let Handler::Blocking(blocking) = command.handler {
+                    let mut patience = Patience::default();
+                    let fixed = loop {
+                        match self.worker.fix(&blocking, &call) {
+                            Ok(fixed) => break fixed,
+                            Err(unready) => {
+                                if !self.wait_until_ready(unready, &mut patience).await? {
+                                    return Ok(());
+                                }
+                            }
+                        }
+                    };
+                    if let Some(fixed) = fixed {
+                        let words = fixed.words();
+                        let args = Args::new(&words);
+                        return self.run_in_turn(&Call { args, ..call }).await;
+                    }
                 }
                 self.run_in_turn(&call).await
             }
@@ -95,7 +121,59 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
+            from_replica: self.may_read_replica(command),
         }
+    }
+
+    /// Whether a replica will do that another node leads. Not for a client that keeps copies: what others change there is
+    /// told to nobody here.
+    pub(super) fn may_read_replica(&self, command: &Command) -> bool {
+        let session = &self.session;
+        session.reads_replicas && session.tracker.is_none() && command.reads_at_once()
+    }
+
+    /// Tells how many replicas have what the client has written, once there are enough, or its time is up.
+    async fn wait_for_replicas(&mut self, awaited: Awaited) -> Result<Reply, Gone> {
+        let server = self.session.server.clone();
+        let Some(node) = server.cluster.get() else {
+            return Ok(Reply::Int(0));
+        };
+        self.leave_turn().await;
+        let mut regions = self.session.wrote().to_vec();
+        if regions.is_empty() {
+            // Whoever has written nothing asks how many there are.
+            regions = server.store.regions().led().map(|led| led.id()).collect();
+        }
+        let client = self.session.client.clone();
+        let _blocked = client.block();
+        let known = node.acknowledged(&regions, awaited.replicas, awaited.until);
+        let known = tokio::select! {
+            known = known => known,
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        };
+        self.resumed = Moment::now();
+        Ok(known.into())
+    }
+
+    /// Makes sure that what a replica shows is not of the past; false if that was answered, since it cannot be told.
+    async fn catch_up(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
+        let server = self.session.server.clone();
+        let region = match route::of_read(&server, call.command, &call.args) {
+            Ok(region) if !region.is_led() => region,
+            // The rest finds out.
+            _ => return Ok(true),
+        };
+        self.leave_turn().await;
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let has_caught_up = gate::catch_up(&server, region.id()).await;
+        self.resumed = Moment::now();
+        if has_caught_up || region.is_led() {
+            return Ok(true);
+        }
+        let elsewhere = route::of_call(&server, call.command, &call.args).err();
+        let error = elsewhere.map_or(Error::fixed(DOWN), Error::from);
+        self.write_reply(error_reply(error)).map(|()| false)
     }
 
     /// Shows a command to those who monitor the server before it runs: it may take its time.
@@ -113,6 +191,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn hear(&mut self) {
         self.session.client.outbox.take_into(&mut self.output);
         self.reply_start = self.output.len();
+    }
+
+    /// Waits until it is known who leads the region of a command; false if that was answered, since it takes too long.
+    async fn wait_until_ready(
+        &mut self,
+        unready: Unready,
+        patience: &mut Patience,
+    ) -> Result<bool, Gone> {
+        self.leave_turn().await;
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        let _busy = client.work();
+        let waited = gate::wait(&server, unready, patience).await;
+        self.resumed = Moment::now();
+        match waited {
+            Ok(()) => Ok(true),
+            Err(error) => self.write_reply(error_reply(error)).map(|()| false),
+        }
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
@@ -137,6 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Has a command run to its end that was not done at once.
     pub(super) async fn go_on(&mut self, call: &Call<'_>, attempt: Attempt) -> Result<(), Gone> {
+        let mut patience = Patience::default();
         let mut waits = 0;
         let mut wait: Option<Wait> = None;
         let mut next = Some(attempt);
@@ -149,6 +245,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Err(Gone);
                 }
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::Unready(unready) => {
+                    if !self.wait_until_ready(unready, &mut patience).await? {
+                        return Ok(());
+                    }
+                }
                 Step::Streaming(rest) => {
                     let outcome = self.worker.outcome();
                     let head = self.output.split_off(before);
@@ -168,7 +269,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Step::Waits(blocking) => {
-                    let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                    let longest = self.session.guest_patience;
+                    let begun =
+                        wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                     let client = self.session.client.clone();
                     let all = &self.session.server.blocked;
                     // The latches are still held: nothing has come between.
@@ -219,12 +322,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Ends the turn now, and waits for its commit.
-    async fn leave_turn(&mut self) {
+    pub(super) async fn leave_turn(&mut self) {
         self.worker.end_turn();
         self.settle().await;
     }
 
     async fn run_unit(&mut self, mut unit: Box<dyn Unit>) -> Result<(), Gone> {
+        let mut patience = Patience::default();
         let mut waits = 0;
         let mut request = unit.request();
         loop {
@@ -233,6 +337,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.worker.run_unit(&mut *unit, session, &request, output) {
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
                 Step::Alone => request = Request::everything(),
+                Step::Unready(unready) => {
+                    if !self.wait_until_ready(unready, &mut patience).await? {
+                        return Ok(());
+                    }
+                }
                 Step::TooLong => {
                     self.leave_turn().await;
                     return self.run_long_unit(unit, request).await;
@@ -309,6 +418,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database,
                     protocol,
                     client,
+                    // It would keep the replica from following for too long.
+                    from_replica: false,
                 };
                 match is_walk {
                     true => long::run_walk(&shared, &call),
@@ -324,7 +435,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let Handler::Blocking(blocking) = command.handler else {
                     return Ok(false);
                 };
-                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args));
+                let longest = self.session.guest_patience;
+                let begun = wait.get_or_insert_with(|| Wait::begin(&blocking, &call.args, longest));
                 begun.order = Some(place.order);
                 let deadline = begun.deadline;
                 return self.wait_for_element(place, deadline).await;
@@ -406,9 +518,13 @@ struct Wait {
 }
 
 impl Wait {
-    fn begin(blocking: &Blocking, args: &Args<'_>) -> Wait {
+    fn begin(blocking: &Blocking, args: &Args<'_>, longest: Option<Duration>) -> Wait {
         // It was understood before the command was tried.
         let timeout = blocking.timeout(args).ok().flatten();
+        let timeout = match (timeout, longest) {
+            (Some(timeout), Some(longest)) => Some(timeout.min(longest)),
+            (timeout, longest) => timeout.or(longest),
+        };
         Wait {
             // What is too far away never comes.
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),

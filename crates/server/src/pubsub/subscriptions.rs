@@ -17,7 +17,6 @@ pub struct Subscriptions {
     client: Arc<Client>,
     channels: Names,
     patterns: Names,
-    shards: Names,
 }
 
 impl Subscriptions {
@@ -27,15 +26,14 @@ impl Subscriptions {
             client,
             channels: Names::default(),
             patterns: Names::default(),
-            shards: Names::default(),
         }
     }
 
-    fn names(&mut self, kind: Kind) -> &mut Names {
+    fn with_names<T>(&mut self, kind: Kind, work: impl FnOnce(&mut Names) -> T) -> T {
         match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
-            Kind::Shard => &mut self.shards,
+            Kind::Channel => work(&mut self.channels),
+            Kind::Pattern => work(&mut self.patterns),
+            Kind::Shard => work(&mut self.client.shards.lock()),
         }
     }
 
@@ -43,12 +41,12 @@ impl Subscriptions {
     fn count(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
-            Kind::Shard => self.shards.len(),
+            Kind::Shard => self.client.shards.lock().len(),
         }
     }
 
     pub fn add(&mut self, kind: Kind, name: &[u8]) {
-        let is_new = self.names(kind).insert(name.into());
+        let is_new = self.with_names(kind, |names| names.insert(name.into()));
         self.note(kind);
         let word = match kind {
             Kind::Channel => "subscribe",
@@ -62,7 +60,7 @@ impl Subscriptions {
     }
 
     pub fn remove(&mut self, kind: Kind, name: &[u8]) {
-        if self.names(kind).remove(name) {
+        if self.with_names(kind, |names| names.remove(name)) {
             self.all.of(kind).remove(name, &self.client);
         }
         self.note(kind);
@@ -71,7 +69,7 @@ impl Subscriptions {
 
     /// Ends all of this kind; if there is none, that is what is confirmed.
     pub fn remove_all(&mut self, kind: Kind) {
-        let names: Vec<Box<[u8]>> = self.names(kind).iter().cloned().collect();
+        let names: Vec<_> = self.with_names(kind, |names| names.iter().cloned().collect());
         if names.is_empty() {
             self.confirm_removal(kind, None);
         }
@@ -82,11 +80,11 @@ impl Subscriptions {
     pub fn write(&self, published: Published<'_>, out: &mut Vec<u8>) -> bool {
         let protocol = self.client.protocol();
         let length = out.len();
-        let names = match published.is_sharded {
-            true => &self.shards,
-            false => &self.channels,
+        let hears = match published.is_sharded {
+            true => self.client.shards.lock().contains(published.channel),
+            false => self.channels.contains(published.channel),
         };
-        if names.contains(published.channel) {
+        if hears {
             published.message().write(protocol, out);
         }
         let patterns = self.patterns.iter().filter(|_| !published.is_sharded);
@@ -99,7 +97,7 @@ impl Subscriptions {
     /// Ends all, and nothing is said.
     pub fn clear(&mut self) {
         for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-            let names = std::mem::take(self.names(kind));
+            let names = self.with_names(kind, std::mem::take);
             let topics = self.all.of(kind);
             names
                 .iter()
@@ -109,8 +107,8 @@ impl Subscriptions {
     }
 
     fn note(&mut self, kind: Kind) {
-        let count = self.names(kind).len();
-        self.client.note_subscriptions(kind, count);
+        let client = self.client.clone();
+        self.with_names(kind, |names| client.note_subscriptions(kind, names.len()));
     }
 
     fn confirm_removal(&self, kind: Kind, name: Option<&[u8]>) {
@@ -124,19 +122,28 @@ impl Subscriptions {
 
     /// It is in the outbox for as long as this command runs only, so no limit needs to be looked at.
     fn confirm(&self, word: &str, kind: Kind, name: Option<&[u8]>) {
-        let protocol: Protocol = self.client.protocol();
-        let count = self.count(kind) as i64;
-        self.client.outbox.push(|out| {
-            let mut writer = Writer::new(out, protocol);
-            writer.push(3);
-            writer.bulk(word);
-            match name {
-                Some(name) => writer.bulk(name),
-                None => writer.null(),
-            }
-            writer.int(count);
-        });
+        let (protocol, count) = (self.client.protocol(), self.count(kind));
+        let outbox = &self.client.outbox;
+        outbox.push(|out| confirmation(out, protocol, word, name, count));
     }
+}
+
+/// What a client is told when it has been entered for a name or taken off it, and has so many left.
+pub(super) fn confirmation(
+    out: &mut Vec<u8>,
+    protocol: Protocol,
+    word: &str,
+    name: Option<&[u8]>,
+    count: usize,
+) {
+    let mut writer = Writer::new(out, protocol);
+    writer.push(3);
+    writer.bulk(word);
+    match name {
+        Some(name) => writer.bulk(name),
+        None => writer.null(),
+    }
+    writer.int(count as i64);
 }
 
 impl Drop for Subscriptions {

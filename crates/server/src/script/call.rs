@@ -29,6 +29,8 @@ pub struct Call {
     words: Vec<Vec<u8>>,
     /// How many of them are keys, from the fourth on.
     keys: usize,
+    /// What it has turned out to be about, if it names none.
+    found: Option<u16>,
 }
 
 enum Callee {
@@ -79,6 +81,7 @@ impl Call {
             is_read_only,
             words: args.iter().map(|word| word.to_vec()).collect(),
             keys,
+            found: None,
         }
     }
 }
@@ -224,7 +227,12 @@ impl Unit for Call {
     fn slot(&self) -> SlotOfKeys {
         let mut slot = SlotOfKeys::default();
         self.keys().iter().for_each(|key| slot.add(key));
+        self.found.iter().for_each(|found| slot.add_slot(*found));
         slot
+    }
+
+    fn is_about(&mut self, slot: u16) {
+        self.found = Some(slot);
     }
 
     fn run(&mut self, scope: &mut Scope<'_>, out: &mut Vec<u8>) -> Result<()> {

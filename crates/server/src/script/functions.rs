@@ -8,11 +8,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use cairn_resp::Writer;
 use cairn_script::{Libraries, Library, Policy, Value, dumped_codes, library_name};
 use cairn_store::{Error, Mode, Request, Result, functions};
+use parking_lot::Mutex;
 
 use super::host::LoadingHost;
 use super::{engines, refused};
@@ -21,7 +23,14 @@ use crate::unit::{Scope, Unit};
 
 /// Everyone's functions.
 #[derive(Default)]
-pub struct Functions(ArcSwap<View>);
+pub struct Functions {
+    committed: ArcSwap<View>,
+    /// Libraries that were deleted just now, in a cluster: see `Change::is_done`.
+    deleted: Mutex<Vec<(Vec<u8>, Instant)>>,
+}
+
+/// For how long clients may go on to delete a library from one node after the other.
+const JUST_NOW: Duration = Duration::from_secs(5);
 
 /// Functions as they are at some moment, for everybody or inside of a unit.
 #[derive(Default)]
@@ -51,26 +60,48 @@ impl View {
 
 impl Functions {
     pub fn committed(&self) -> Arc<View> {
-        self.0.load_full()
+        self.committed.load_full()
     }
 
     /// From here on they are these, by a commit whose latches are still held.
     pub fn install(&self, view: Arc<View>) {
-        self.0.store(view);
+        self.committed.store(view);
+    }
+
+    fn note_deleted(&self, name: &[u8]) {
+        let mut deleted = self.deleted.lock();
+        deleted.retain(|(_, at)| at.elapsed() < JUST_NOW);
+        deleted.push((name.to_vec(), Instant::now()));
+    }
+
+    fn was_deleted(&self, name: &[u8]) -> bool {
+        let deleted = self.deleted.lock();
+        let mut lately = deleted.iter().filter(|(_, at)| at.elapsed() < JUST_NOW);
+        lately.any(|(deleted, _)| deleted == name)
     }
 }
 
-/// Reads the functions of a database that has just been opened.
+/// Reads the functions of a database that has just been opened, or that others have changed.
 pub fn load(server: &Server) -> Result<()> {
+    replace(server, &functions::all(&server.store)?)
+}
+
+/// From here on they are those of these libraries.
+pub fn replace(server: &Server, codes: &[Vec<u8>]) -> Result<()> {
+    let libraries = run_codes(server, codes)?;
+    server.scripts.functions.install(View::new(libraries));
+    Ok(())
+}
+
+fn run_codes(server: &Server, codes: &[Vec<u8>]) -> Result<Libraries> {
     let mut libraries = Libraries::new();
-    for code in functions::all(&server.store)? {
-        let library = run_code(server, &code)?;
+    for code in codes {
+        let library = run_code(server, code)?;
         libraries
             .add(library, false)
             .map_err(|text| refused(&text))?;
     }
-    server.scripts.functions.install(View::new(libraries));
-    Ok(())
+    Ok(libraries)
 }
 
 fn run_code(server: &Server, code: &[u8]) -> Result<Arc<Library>> {
@@ -107,10 +138,15 @@ impl Unit for Change {
         if !scope.is_patient() {
             return Err(Error::TooLong);
         }
+        let server = scope.session.server.clone();
+        // Another node may have led, and changed them.
+        if server.store.is_replicated() && scope.functions.is_none() {
+            load(&server)?;
+        }
         let before = seen_by(scope);
         let mut libraries = before.libraries.clone();
         let mut writer = Writer::new(out, scope.session.protocol);
-        match self.apply(&scope.session.server, &mut libraries) {
+        match self.apply(&server, &mut libraries) {
             Ok(None) => writer.simple("OK"),
             Ok(Some(name)) => writer.bulk(name),
             Err(Error::Reply(text)) => {
@@ -141,6 +177,11 @@ impl Change {
     /// were.
     fn apply(&self, server: &Server, libraries: &mut Libraries) -> Result<Option<Vec<u8>>> {
         let refuse = |text: Vec<u8>| refused(&text);
+        if server.store.is_replicated()
+            && let Some(name) = self.is_done(server, libraries)
+        {
+            return Ok(name);
+        }
         match self {
             Change::Load { code, replaces } => {
                 if !replaces && let Some(name) = library_name(code) {
@@ -152,7 +193,10 @@ impl Change {
                 Ok(Some(name))
             }
             Change::Delete { name } => match libraries.delete(name) {
-                true => Ok(None),
+                true => {
+                    server.scripts.functions.note_deleted(name);
+                    Ok(None)
+                }
                 false => Err(Error::fixed("ERR Library not found")),
             },
             Change::Flush => {
@@ -165,6 +209,33 @@ impl Change {
                     codes.iter().map(|code| run_code(server, code)).collect();
                 libraries.restore(restored?, *policy).map_err(refuse)?;
                 Ok(None)
+            }
+        }
+    }
+}
+
+impl Change {
+    /// In a cluster all nodes have the same functions, but clients change them on one after the other, as Redis wants it.
+    /// If it has been done already, this is what they are answered.
+    fn is_done(&self, server: &Server, libraries: &Libraries) -> Option<Option<Vec<u8>>> {
+        let is_there = |code: &Vec<u8>| {
+            let name = library_name(code)?;
+            let known = libraries.get(&name)?;
+            (known.code == *code).then_some(name)
+        };
+        match self {
+            Change::Load { code, .. } => is_there(code).map(Some),
+            Change::Delete { name } => {
+                let is_done = server.scripts.functions.was_deleted(name);
+                (is_done && libraries.get(name).is_none()).then_some(None)
+            }
+            Change::Flush => None,
+            Change::Restore { payload, policy } => {
+                let codes = dumped_codes(payload).ok()?;
+                let is_same = *policy == Policy::Append
+                    && !codes.is_empty()
+                    && codes.iter().all(|code| is_there(code).is_some());
+                is_same.then_some(None)
             }
         }
     }

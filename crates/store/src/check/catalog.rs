@@ -1,20 +1,34 @@
-//! What the `meta` family says, and whether it agrees with itself.
+//! What the `meta` family says, and whether it agrees with itself. It says it of each region, and a slot tells whose word
+//! counts: two regions may have given out the same index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_encoding::DecodeError;
 use cairn_encoding::raft::Applied;
-use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey, value};
+use cairn_encoding::system::{Descriptor, Identity, Maxima, Slots, SystemKey, value};
 use cairn_engine::{Engine, Family};
 
-use super::fault::Fault;
+use super::fault::{Fault, Place};
 use super::log::Log;
 use crate::error::Result;
+use crate::holdings::Holdings;
 
-#[derive(Default)]
 pub struct Catalog {
+    regions: BTreeMap<u64, Region>,
+    holdings: Holdings,
+    /// Regions in whose place a snapshot is put, and the slots that this is about.
+    installing: BTreeSet<u64>,
+    unsettled: Vec<Slots>,
+    is_of_cluster: bool,
+}
+
+/// What is said of one region.
+#[derive(Default)]
+pub struct Region {
     /// Database numbers by index.
     databases: BTreeMap<u64, u32>,
+    /// Indexes that two databases have.
+    shared: Vec<(u64, u32, u32)>,
     dead: BTreeSet<u64>,
     staged: BTreeSet<u64>,
     next_index: Option<u64>,
@@ -30,84 +44,170 @@ pub enum Index {
     Unknown,
 }
 
+/// Who answers for the rows of a slot.
+pub enum Holder<'c> {
+    Region(u64, &'c Region),
+    /// Another node, if any. The rows are left over.
+    Nobody,
+    /// Nobody can tell yet: they are being replaced.
+    Unsettled,
+}
+
+/// What is read of the family, before it is known who holds what.
+#[derive(Default)]
+struct Reading {
+    regions: BTreeMap<u64, Region>,
+    described: BTreeMap<u64, Slots>,
+    installing: BTreeMap<u64, Slots>,
+}
+
 impl Catalog {
     pub fn read(engine: &Engine, log: &mut Log<'_>) -> Result<Catalog> {
-        let mut catalog = Catalog::default();
+        let mut reading = Reading::default();
         let mut rows = engine.background_rows(Family::Meta, &[], &[]);
         while let Some((row, value)) = rows.next()? {
             log.summary.count_row(Family::Meta);
-            if let Err(error) = catalog.learn(row, value, log) {
+            if let Err(error) = reading.learn(row, value) {
                 let row = row.to_vec();
                 log.fault_in(Family::Meta, Fault::Row { row, error });
             }
         }
+        let catalog = reading.finish();
         catalog.check_itself(log);
         Ok(catalog)
     }
 
-    fn learn(&mut self, row: &[u8], value: &[u8], log: &mut Log<'_>) -> Result<(), DecodeError> {
+    fn check_itself(&self, log: &mut Log<'_>) {
+        if let Some((one, other)) = self.holdings.overlap() {
+            log.fault_in(Family::Meta, Fault::SharedSlots { one, other });
+        }
+        for number in self.holdings.regions() {
+            let place = match self.is_of_cluster {
+                true => Place::Region(number),
+                false => Place::Family(Family::Meta),
+            };
+            if let Some(region) = self.regions.get(&number)
+                && !self.installing.contains(&number)
+            {
+                region.check_itself(&place, log);
+            }
+        }
+    }
+
+    pub fn holder(&self, slot: u16) -> Holder<'_> {
+        if self.unsettled.iter().any(|slots| slots.contains(slot)) {
+            return Holder::Unsettled;
+        }
+        let number = self.holdings.region_of(slot);
+        match number.and_then(|number| self.regions.get_key_value(&number)) {
+            Some((number, region)) => Holder::Region(*number, region),
+            None => Holder::Nobody,
+        }
+    }
+}
+
+impl Reading {
+    fn learn(&mut self, row: &[u8], value: &[u8]) -> Result<(), DecodeError> {
         match SystemKey::decode(row)? {
             SystemKey::Format => {
                 value::decode_format(value)?;
             }
-            SystemKey::Database { number, .. } => {
+            SystemKey::Database { region, number } => {
                 let index = value::decode_database(value)?;
-                if let Some(one) = self.databases.insert(index, number) {
-                    let other = number;
-                    log.fault_in(Family::Meta, Fault::SharedIndex { index, one, other });
+                let region = self.region(region);
+                if let Some(other) = region.databases.insert(index, number) {
+                    region.shared.push((index, other, number));
                 }
             }
-            SystemKey::NextIndex { .. } => {
+            SystemKey::NextIndex { region } => {
                 let next = value::decode_next_index(value)?;
-                self.next_index = self.next_index.max(Some(next));
+                self.region(region).next_index = Some(next);
             }
-            SystemKey::DeadIndex { index, .. } => {
+            SystemKey::DeadIndex { region, index } => {
                 value::decode_dead_index(value)?;
-                self.dead.insert(index);
+                self.region(region).dead.insert(index);
             }
-            SystemKey::Staging { version, .. } => {
+            SystemKey::Staging { region, version } => {
                 value::decode_staging(value)?;
-                self.staged.insert(version);
+                self.region(region).staged.insert(version);
             }
-            SystemKey::Maxima { .. } => {
+            SystemKey::Maxima { region } => {
                 let highest = Maxima::decode(value)?.version;
-                self.highest_version = self.highest_version.max(Some(highest));
+                self.region(region).highest_version = Some(highest);
             }
             SystemKey::Watermark { .. } => {
                 value::decode_watermark(value)?;
             }
-            SystemKey::LegacyMayExist { .. } => {
+            SystemKey::LegacyMayExist { region } => {
                 value::decode_legacy_may_exist(value)?;
-                self.may_have_legacy = true;
+                self.region(region).may_have_legacy = true;
             }
-            SystemKey::RegionDescriptor { .. } => {
-                Descriptor::decode(value)?;
+            SystemKey::RegionDescriptor { region } => {
+                let slots = Descriptor::decode(value)?.slots;
+                self.described.insert(region, slots);
             }
             SystemKey::Applied { .. } => {
                 Applied::decode(value)?;
             }
-            SystemKey::Installing { .. } => {
-                Slots::decode(value)?;
+            SystemKey::Installing { region } => {
+                self.installing.insert(region, Slots::decode(value)?);
             }
-            // How far the journal is applied, and the code of functions, which is for those who run it.
-            SystemKey::AppliedIndex { .. } | SystemKey::Library { .. } => {}
+            SystemKey::Identity => {
+                Identity::decode(value)?;
+            }
+            // How far the journal is applied, and what is for others to read: the code of functions, and the map of
+            // a cluster.
+            SystemKey::AppliedIndex { .. }
+            | SystemKey::Library { .. }
+            | SystemKey::ClusterMap { .. } => {}
         }
         Ok(())
     }
 
-    fn check_itself(&self, log: &mut Log<'_>) {
-        if self.highest_version.is_none() {
-            log.fault_in(Family::Meta, Fault::NoMaxima);
+    fn region(&mut self, number: u64) -> &mut Region {
+        self.regions.entry(number).or_default()
+    }
+
+    fn finish(mut self) -> Catalog {
+        let mut unsettled = Vec::new();
+        for (region, slots) in &self.installing {
+            unsettled.push(*slots);
+            unsettled.extend(self.described.get(region));
+        }
+        let is_of_cluster = !self.described.is_empty();
+        let holdings = Holdings::new(std::mem::take(&mut self.described));
+        // One that has just begun says nothing yet.
+        for region in holdings.regions() {
+            self.region(region);
+        }
+        Catalog {
+            regions: self.regions,
+            holdings,
+            installing: self.installing.into_keys().collect(),
+            unsettled,
+            is_of_cluster,
+        }
+    }
+}
+
+impl Region {
+    fn check_itself(&self, place: &Place, log: &mut Log<'_>) {
+        // Both come with the first commit.
+        if self.highest_version.is_none() && !self.databases.is_empty() {
+            log.fault(place, Fault::NoMaxima);
+        }
+        for &(index, one, other) in &self.shared {
+            log.fault(place, Fault::SharedIndex { index, one, other });
         }
         for (&index, &database) in &self.databases {
             if self.dead.contains(&index) {
-                log.fault_in(Family::Meta, Fault::DeadInUse { index, database });
+                log.fault(place, Fault::DeadInUse { index, database });
             }
         }
         let next = self.next_index.unwrap_or(0);
         for &index in self.databases.keys().chain(&self.dead) {
             if index >= next {
-                log.fault_in(Family::Meta, Fault::IndexNotBelowNext { index, next });
+                log.fault(place, Fault::IndexNotBelowNext { index, next });
             }
         }
     }

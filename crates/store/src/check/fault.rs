@@ -23,6 +23,8 @@ pub struct Violation {
 pub enum Place {
     /// In a row that cannot be given to a key.
     Family(Family),
+    /// In what is said of a region of a cluster.
+    Region(u64),
     Key {
         database: u32,
         name: Vec<u8>,
@@ -33,6 +35,7 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Place::Family(family) => f.write_str(family.name()),
+            Place::Region(region) => write!(f, "region {region}"),
             Place::Key { database, name } => {
                 write!(f, "database {database}, key {}", quoted(name, SHOWN))
             }
@@ -195,4 +198,6 @@ pub enum Fault {
     IndexNotBelowNext { index: u64, next: u64 },
     #[error("the maxima of version and time are missing")]
     NoMaxima,
+    #[error("regions {one} and {other} share slots")]
+    SharedSlots { one: u64, other: u64 },
 }

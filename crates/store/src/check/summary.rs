@@ -15,11 +15,17 @@ pub struct Orphans {
     pub of_flushed_databases: u64,
     /// Strings of the old format whose key has been written since.
     pub superseded: u64,
+    /// Of slots that no region here holds.
+    pub of_other_nodes: u64,
 }
 
 impl Orphans {
     pub fn total(&self) -> u64 {
-        self.of_dead_versions + self.cut_off + self.of_flushed_databases + self.superseded
+        self.of_dead_versions
+            + self.cut_off
+            + self.of_flushed_databases
+            + self.superseded
+            + self.of_other_nodes
     }
 }
 
@@ -28,7 +34,7 @@ pub struct Summary {
     keys: [u64; KINDS.len()],
     rows: [u64; Family::COUNT],
     pub orphans: Orphans,
-    /// Rows written ahead of their metadata.
+    /// Rows written ahead of their metadata, and those where a snapshot is being installed.
     pub staged_rows: u64,
     /// Expiry rows whose key has another expiry by now, or none, or is gone.
     pub stale_expiry_rows: u64,
@@ -84,6 +90,7 @@ impl fmt::Display for Summary {
                 ("cut off", self.orphans.cut_off),
                 ("of flushed databases", self.orphans.of_flushed_databases),
                 ("superseded", self.orphans.superseded),
+                ("of other nodes", self.orphans.of_other_nodes),
             ]
             .into_iter(),
         );
@@ -91,7 +98,11 @@ impl fmt::Display for Summary {
             ("keys", self.keys.iter().sum(), kinds.as_str()),
             ("rows", self.rows.iter().sum(), &families),
             ("orphans", self.orphans.total(), &orphans),
-            ("staged", self.staged_rows, "rows of versions to come"),
+            (
+                "staged",
+                self.staged_rows,
+                "rows of versions and snapshots to come",
+            ),
             (
                 "stale",
                 self.stale_expiry_rows,

@@ -61,7 +61,7 @@ impl<S: RowSource> Subject<'_, S> {
     }
 
     fn find_expiry_rows(&self) -> Result<Found> {
-        let mut rows = self.source.rows(Family::Expiry, &[], &[]);
+        let mut rows = self.source.rows(Family::Expiry, &[], &[])?;
         let mut times = Vec::new();
         for _ in 0..SEARCHED {
             self.source.step()?;

@@ -63,7 +63,7 @@ impl<S: RowSource> Subject<'_, S> {
     ) -> Result<()> {
         let lower = self.key.metadata();
         let upper = row::prefix_end(lower).unwrap_or_default();
-        let mut rows = self.source.rows(family, lower, &upper);
+        let mut rows = self.source.rows(family, lower, &upper)?;
         let mut allowance = Allowance {
             live: self.detail.limit,
             others: self.detail.limit,

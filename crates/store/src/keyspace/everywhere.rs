@@ -23,7 +23,7 @@ impl Walks {
     pub fn open(txn: &ReadTxn) -> Result<Walks> {
         let mut walks = Vec::new();
         for region in regions(txn) {
-            walks.push(txn.beside(&region, |txn| Ok(Walk::whole(txn)))?);
+            walks.push(txn.beside(&region, Walk::whole)?);
         }
         Ok(Walks { walks, current: 0 })
     }

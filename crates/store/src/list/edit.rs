@@ -200,7 +200,7 @@ impl List {
             }
         };
         for (index, element) in (first..).zip(elements) {
-            txn.put(Family::Data, &self.row_key(index), element);
+            self.put(txn, index, &element);
         }
     }
 

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::collection::vec;
@@ -9,12 +10,12 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::edit::Edit;
 use super::*;
-use crate::Patience;
 use crate::testing::open_store;
+use crate::{Patience, Store};
 
 fn elements(txn: &ReadTxn, name: &[u8]) -> Vec<Vec<u8>> {
     let list = List::open(txn, name).unwrap();
-    let mut rows = list.rows(txn, 0..list.len(), Direction::Forward);
+    let mut rows = list.rows(txn, 0..list.len(), Direction::Forward).unwrap();
     let mut elements = Vec::new();
     while let Some((_, element)) = rows.next().unwrap() {
         elements.push(element.to_vec());
@@ -435,4 +436,89 @@ fn a_long_walk_is_refused_on_a_connection_thread() {
     let mut list = List::open(&txn, b"k").unwrap();
     let outcome = list.remove(&mut txn, b"y", End::Left, 1);
     assert!(matches!(outcome, Err(crate::Error::TooLong)));
+}
+
+/// What LRANGE shows of a list that is read again and again, while others write to it.
+#[test]
+fn what_is_read_again_is_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path());
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut model: VecDeque<Vec<u8>> = VecDeque::new();
+    let mut kept = 0;
+    for round in 0..3000u32 {
+        let mut txn = reader(&store);
+        let mut list = List::open(&txn, b"k").unwrap();
+        let element = format!("element {round}").into_bytes();
+        match rng.u8(..12) {
+            0 => {
+                list.push(&mut txn, End::Left, &element);
+                model.push_front(element);
+            }
+            1 => {
+                list.push(&mut txn, End::Right, &element);
+                model.push_back(element);
+            }
+            2 if model.len() > 40 => {
+                list.pop(&txn, End::Left).unwrap();
+                model.pop_front();
+            }
+            3 if model.len() > 40 => {
+                list.pop(&txn, End::Right).unwrap();
+                model.pop_back();
+            }
+            4 if !model.is_empty() => {
+                let at = rng.usize(..model.len());
+                list.set(&mut txn, at as u64, &element);
+                model[at] = element;
+            }
+            5 if model.len() > 40 => {
+                let at = rng.usize(..model.len());
+                let removed = model.remove(at).unwrap();
+                list.remove(&mut txn, &removed, End::Left, 1).unwrap();
+            }
+            _ => {}
+        }
+        // In the middle of a transaction, and after its commit, or after it was given up.
+        check_part(&txn, &list, &model, &mut rng);
+        if rng.u8(..8) == 0 {
+            drop(txn);
+            model = elements(&reader(&store), b"k").into();
+        } else {
+            list.save(&mut txn);
+            store.commit_blocking(&mut txn).unwrap();
+        }
+        let txn = reader(&store);
+        let list = List::open(&txn, b"k").unwrap();
+        for _ in 0..3 {
+            check_part(&txn, &list, &model, &mut rng);
+        }
+        let all = list.head..list.tail;
+        let asked = store.excerpts().ask(&list.key, list.version, &all);
+        kept += usize::from(matches!(asked, crate::excerpts::Asked::Found(_)));
+    }
+    assert!(kept > 300, "only {kept} were found again");
+}
+
+/// A transaction that has changed nothing.
+fn reader(store: &Arc<Store>) -> WriteTxn {
+    let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
+    txn.begin(0);
+    txn
+}
+
+/// Mostly all of the list, and now and then a part of it.
+fn check_part(txn: &ReadTxn, list: &List, model: &VecDeque<Vec<u8>>, rng: &mut fastrand::Rng) {
+    let len = model.len();
+    let part = match rng.u8(..4) {
+        0 if len > 0 => {
+            let start = rng.usize(..len);
+            start..rng.usize(start..=len)
+        }
+        _ => 0..len,
+    };
+    let mut shown = Vec::new();
+    let positions = part.start as u64..part.end as u64;
+    assert!(list.show_part(txn, positions, |element| shown.push(element.to_vec())));
+    assert_eq!(shown, model.range(part).cloned().collect::<Vec<_>>());
 }

@@ -45,7 +45,7 @@ impl Collection {
     }
 
     /// Every element in the order in which they are counted: of a sorted set, by score.
-    pub fn ordered_rows(&self, txn: &ReadTxn, direction: Direction) -> Rows {
+    pub fn ordered_rows(&self, txn: &ReadTxn, direction: Direction) -> Result<Rows> {
         let Order {
             family,
             lower,
@@ -61,7 +61,7 @@ impl Collection {
         from: &[u8],
         to: Option<&[u8]>,
         direction: Direction,
-    ) -> Rows {
+    ) -> Result<Rows> {
         let Order { family, upper, .. } = self.order();
         let lower = self.row_key(from);
         let upper = to.map_or(upper, |to| self.row_key(to));
@@ -146,7 +146,7 @@ impl Collection {
         }
         let lower = self.key().count(self.version(), b"");
         let (_, upper) = self.range();
-        let mut rows = txn.rows(Family::ZsetScore, &lower, &upper, Direction::Forward);
+        let mut rows = txn.rows(Family::ZsetScore, &lower, &upper, Direction::Forward)?;
         let mut directory = Directory::default();
         while let Some((row_key, value)) = rows.next()? {
             txn.step()?;
@@ -156,14 +156,15 @@ impl Collection {
             return Err(EngineError::Corrupt("the counts of a key are missing".into()).into());
         }
         let ranking = Ranking::new(self.key().metadata(), self.version(), directory);
-        ranks.keep(&ranking);
+        ranks.keep(&ranking, || txn.may_keep());
         Ok(ranking)
     }
 
     /// The same for who asks for ranks. None if there are no counts; if there should be, they are asked for.
     fn ranking_to_ask(&self, txn: &ReadTxn) -> Result<Option<Arc<Ranking>>> {
         let ranks = txn.store().ranks();
-        if !ranks.options.is_enabled {
+        // Where another node leads, it keeps them.
+        if !ranks.options.is_enabled || !txn.region().is_led() {
             return Ok(None);
         }
         if self.is_counted() {
@@ -196,7 +197,7 @@ impl Collection {
             let is_same_block = directory.find(from) == directory.find(to);
             drop(directory);
             if is_same_block {
-                let mut rows = self.rows_between(txn, from, Some(to), Direction::Forward);
+                let mut rows = self.rows_between(txn, from, Some(to), Direction::Forward)?;
                 return skip(txn, &mut rows, u64::MAX).map(Some);
             }
         }
@@ -220,7 +221,7 @@ impl Collection {
         let first = directory.block(spot).map(|block| block.first().to_vec());
         drop(directory);
         let first = first.unwrap_or_default();
-        let mut rows = self.rows_between(txn, &first, Some(place), Direction::Forward);
+        let mut rows = self.rows_between(txn, &first, Some(place), Direction::Forward)?;
         Ok(before + skip(txn, &mut rows, u64::MAX)?)
     }
 
@@ -250,11 +251,11 @@ impl Collection {
             {
                 let (direction, before) = nearer(offset, block.count);
                 let end = directory.end_of(spot);
-                let rows = self.rows_between(txn, block.first(), end, direction);
+                let rows = self.rows_between(txn, block.first(), end, direction)?;
                 return Ok((rows, before));
             }
         }
-        Ok((self.ordered_rows(txn, direction), before))
+        Ok((self.ordered_rows(txn, direction)?, before))
     }
 
     /// The row of any element, each with the same chance.
@@ -294,7 +295,7 @@ impl Collection {
             }
         }
         Ok(Some(Jumps {
-            rows: self.ordered_rows(txn, Direction::Forward),
+            rows: self.ordered_rows(txn, Direction::Forward)?,
             places: places.into_iter(),
         }))
     }
@@ -303,13 +304,13 @@ impl Collection {
 impl Collection {
     /// The same where some are due: they are looked up at once.
     fn live_jumps(&self, txn: &ReadTxn, wanted: u64, may_repeat: bool) -> Result<Option<Jumps>> {
-        let drawn = self.draw_live(txn, wanted, may_repeat)?;
-        Ok(drawn.map(|drawn| {
-            let places: Vec<_> = drawn.into_iter().map(|row_key| (row_key, 0)).collect();
-            Jumps {
-                rows: self.ordered_rows(txn, Direction::Forward),
-                places: places.into_iter(),
-            }
+        let Some(drawn) = self.draw_live(txn, wanted, may_repeat)? else {
+            return Ok(None);
+        };
+        let places: Vec<_> = drawn.into_iter().map(|row_key| (row_key, 0)).collect();
+        Ok(Some(Jumps {
+            rows: self.ordered_rows(txn, Direction::Forward)?,
+            places: places.into_iter(),
         }))
     }
 }

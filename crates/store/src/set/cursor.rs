@@ -26,15 +26,15 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(walks: &Walks<'_>, set: &Set) -> Self {
+    pub(super) fn new(walks: &Walks<'_>, set: &Set) -> Result<Self> {
         let jump = set.0.row_key(b"").to_vec();
-        Cursor {
-            rows: walks.open(&set.0),
+        Ok(Cursor {
+            rows: walks.open(&set.0)?,
             place: Place::BeforeFirst,
             member: Vec::new(),
             member_at: jump.len(),
             jump,
-        }
+        })
     }
 
     pub(super) fn member(&self) -> &[u8] {

@@ -90,14 +90,15 @@ impl Set {
         }
         let (key, queues) = (self.0.key(), txn.store().queues());
         let mut shuffle = Shuffle::new(queues.room(key));
-        let mut rows = self.rows(txn);
+        let mut rows = self.rows(txn)?;
         while let Some((row_key, _)) = rows.next()? {
             txn.step()?;
             shuffle.add(self.member_of(row_key));
         }
         let pool = shuffle.finish();
         let is_any = !pool.is_empty();
-        queues.fill_pool(key, self.0.version(), pool);
+        queues.fill_pool(key, self.0.version(), || txn.may_keep(), pool);
+        txn.check_lead()?;
         Ok(is_any)
     }
 
@@ -149,7 +150,7 @@ impl Set {
     ) -> Result<Popped> {
         let count = count.min(self.len());
         let lottery = Lottery::new(count, self.len());
-        let mut chosen = Selection::chosen(txn, &self, &lottery, count);
+        let mut chosen = Selection::chosen(txn, &self, &lottery, count)?;
         if let Some(popped) = collect(txn, &mut chosen, handful)? {
             self.pop_few(txn, &popped)?;
             return Ok(Popped::Few(popped));
@@ -188,7 +189,7 @@ impl Set {
             return Ok(());
         }
         let key = self.0.key();
-        let left_over = Selection::left_over(txn, &self, lottery, count);
+        let left_over = Selection::left_over(txn, &self, lottery, count)?;
         let written = Written::write(txn, key, left_over)?;
         let expire_ms = txn.find(key)?.map_or(0, |found| found.expire_ms);
         written.install(txn, key, expire_ms);

@@ -49,20 +49,20 @@ impl Selection {
         for name in names {
             sets.push(Set::open(txn, name)?);
         }
-        Ok(match operation {
+        match operation {
             Operation::Union => Self::union(txn, sets),
             Operation::Intersection => Self::intersection(txn, sets),
             Operation::Difference => Self::difference(txn, sets),
-        })
+        }
     }
 
-    fn union(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn union(txn: &ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         sets.retain(|set| !set.is_empty());
         keep_distinct(&mut sets);
         Self::over_sets(txn, Rule::Union(Union::default()), &sets)
     }
 
-    fn intersection(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn intersection(txn: &ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         if sets.iter().any(Set::is_empty) {
             sets.clear();
         }
@@ -71,7 +71,7 @@ impl Selection {
         Self::over_sets(txn, Rule::Intersection(Intersection::default()), &sets)
     }
 
-    fn difference(txn: &ReadTxn, mut sets: Vec<Set>) -> Self {
+    fn difference(txn: &ReadTxn, mut sets: Vec<Set>) -> Result<Self> {
         let mut others = sets.split_off(1.min(sets.len()));
         others.retain(|set| !set.is_empty());
         keep_distinct(&mut others);
@@ -88,29 +88,34 @@ impl Selection {
     }
 
     /// By a rule that gives all members of a set that is alone.
-    fn over_sets(txn: &ReadTxn, rule: Rule, sets: &[Set]) -> Self {
+    fn over_sets(txn: &ReadTxn, rule: Rule, sets: &[Set]) -> Result<Self> {
         let len = match sets {
             [] => Some(0),
             [alone] => Some(alone.len()),
             _ => None,
         };
-        let walks = Walks::new(txn, sets.len());
+        let walks = Walks::new(txn, sets.len())?;
         Self::new(&walks, rule, sets, len)
     }
 
     /// That many different members at random, or all if there are fewer; in byte order.
-    pub fn sample(txn: &ReadTxn, set: &Set, count: u64) -> Self {
+    pub fn sample(txn: &ReadTxn, set: &Set, count: u64) -> Result<Self> {
         let count = count.min(set.len());
         Self::chosen(txn, set, &Lottery::new(count, set.len()), count)
     }
 
     /// The members that a lottery chooses, which are `count`.
-    pub(super) fn chosen(txn: &ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
+    pub(super) fn chosen(txn: &ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Result<Self> {
         Self::of_lottery(txn, set, lottery, true, count)
     }
 
     /// The members that the same lottery leaves.
-    pub(super) fn left_over(txn: &ReadTxn, set: &Set, lottery: &Lottery, count: u64) -> Self {
+    pub(super) fn left_over(
+        txn: &ReadTxn,
+        set: &Set,
+        lottery: &Lottery,
+        count: u64,
+    ) -> Result<Self> {
         Self::of_lottery(txn, set, lottery, false, set.len() - count)
     }
 
@@ -120,7 +125,7 @@ impl Selection {
         lottery: &Lottery,
         gives_chosen: bool,
         len: u64,
-    ) -> Self {
+    ) -> Result<Self> {
         let sample = Sample {
             lottery: lottery.clone(),
             gives_chosen,
@@ -129,24 +134,25 @@ impl Selection {
     }
 
     /// So many draws from a set that is not empty, each giving any member, in random order.
-    pub fn repeats(txn: &ReadTxn, set: &Set, count: u64) -> Self {
+    pub fn repeats(txn: &ReadTxn, set: &Set, count: u64) -> Result<Self> {
         let rule = Rule::Repeats(Box::new(Repeats(Draws::new(count, set.len()))));
         Self::over_one(txn, rule, set, count)
     }
 
-    fn over_one(txn: &ReadTxn, rule: Rule, set: &Set, len: u64) -> Self {
+    fn over_one(txn: &ReadTxn, rule: Rule, set: &Set, len: u64) -> Result<Self> {
         let walks = Walks::of_few(txn);
         Self::new(&walks, rule, std::slice::from_ref(set), Some(len))
     }
 
-    fn new(walks: &Walks<'_>, rule: Rule, sets: &[Set], len: Option<u64>) -> Self {
-        Selection {
-            cursors: sets.iter().map(|set| Cursor::new(walks, set)).collect(),
+    fn new(walks: &Walks<'_>, rule: Rule, sets: &[Set], len: Option<u64>) -> Result<Self> {
+        let cursors: Result<_> = sets.iter().map(|set| Cursor::new(walks, set)).collect();
+        Ok(Selection {
+            cursors: cursors?,
             start: rule.clone(),
             rule,
             member: Vec::new(),
             len,
-        }
+        })
     }
 
     /// How many members there will be, if that is known without looking.

@@ -50,7 +50,7 @@ fn numbered(numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = String> 
 
 fn rows_of(txn: &ReadTxn, name: &[u8]) -> Vec<Vec<u8>> {
     let set = Set::open(txn, name).unwrap();
-    let mut rows = set.rows(txn);
+    let mut rows = set.rows(txn).unwrap();
     let mut members = Vec::new();
     while let Some((row_key, value)) = rows.next().unwrap() {
         assert!(value.is_empty());
@@ -145,9 +145,9 @@ fn every_member_and_every_subset_is_as_likely_as_any_other() {
     for _ in 0..TRIALS {
         let single = set.random(&bench.txn).unwrap().unwrap();
         *singles.entry(vec![single]).or_default() += 1;
-        let pair = drain(&mut Selection::sample(&bench.txn, &set, 2));
+        let pair = drain(&mut Selection::sample(&bench.txn, &set, 2).unwrap());
         *pairs.entry(pair).or_default() += 1;
-        let draw = drain(&mut Selection::repeats(&bench.txn, &set, 2));
+        let draw = drain(&mut Selection::repeats(&bench.txn, &set, 2).unwrap());
         *draws.entry(draw).or_default() += 1;
     }
     assert_even(&singles, 4, TRIALS);
@@ -161,7 +161,7 @@ fn more_draws_than_one_walk_looks_up() {
     let mut bench = Bench::new();
     bench.add(b"set", ["a", "b", "c"].map(String::from));
     let set = bench.open(b"set");
-    let drawn = drain(&mut Selection::repeats(&bench.txn, &set, DRAWS));
+    let drawn = drain(&mut Selection::repeats(&bench.txn, &set, DRAWS).unwrap());
     assert_eq!(drawn.len() as u64, DRAWS);
     let mut counts = BTreeMap::new();
     for member in drawn {
@@ -177,7 +177,7 @@ fn draws_of_large_members_come_in_several_walks() {
     bench.add(b"set", (0..20).map(|number| format!("{number:02}{large}")));
     bench.commit();
     let set = bench.open(b"set");
-    let drawn = all_of(Selection::repeats(&bench.txn, &set, 50));
+    let drawn = all_of(Selection::repeats(&bench.txn, &set, 50).unwrap());
     assert_eq!(drawn.len(), 50);
     let distinct: BTreeSet<_> = drawn.iter().collect();
     // 20 * (19/20)^50 are missed on average: 1.5.

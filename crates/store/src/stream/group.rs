@@ -147,7 +147,7 @@ impl Stream {
         upper.push(0);
         let upper = self.row_key(&upper);
         let upper = (&*upper).max(&*lower);
-        txn.walk(Family::Data, &lower, upper, direction)
+        txn.rows(Family::Data, &lower, upper, direction)
     }
 
     pub fn pending_id(&self, row_key: &[u8]) -> Result<Id> {
@@ -264,7 +264,7 @@ impl Stream {
         if let Some(last) = upper.last_mut() {
             *last += 1;
         }
-        txn.walk(Family::Data, &lower, &upper, direction)
+        txn.rows(Family::Data, &lower, &upper, direction)
     }
 
     fn pending_key(&self, group: &Group, id: Id) -> RowBytes {

@@ -36,16 +36,21 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn open(txn: &ReadTxn, key: &Key, version: u64, range: Range<u64>) -> Chunks {
+    pub(super) fn open(
+        txn: &ReadTxn,
+        key: &Key,
+        version: u64,
+        range: Range<u64>,
+    ) -> Result<Chunks> {
         let cursor = Cursor::new(key, version, range);
         let (_, upper) = key.version_range(version);
         let first = cursor.first_row();
         let rows = if cursor.remaining() > PASSING {
-            txn.passing_rows(Family::Data, &first, &upper)
+            txn.passing_rows(Family::Data, &first, &upper)?
         } else {
-            txn.rows(Family::Data, &first, &upper, Direction::Forward)
+            txn.rows(Family::Data, &first, &upper, Direction::Forward)?
         };
-        Chunks { rows, cursor }
+        Ok(Chunks { rows, cursor })
     }
 
     /// Bytes still to come.

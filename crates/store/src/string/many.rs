@@ -36,17 +36,17 @@ pub enum Next<'s> {
 
 impl Strings {
     /// The latches of all keys are held until this returns, and no longer needed afterwards.
-    pub fn open(txn: &ReadTxn, names: &[&[u8]]) -> Strings {
+    pub fn open(txn: &ReadTxn, names: &[&[u8]]) -> Result<Strings> {
         let keys: Vec<Key> = names.iter().map(|name| txn.key(name)).collect();
         let walk = |family| txn.rows(family, &[], &[], Direction::Forward);
-        Strings {
+        Ok(Strings {
             keys: keys.into_iter(),
-            metadata: walk(Family::Metadata),
-            data: walk(Family::Data),
+            metadata: walk(Family::Metadata)?,
+            data: walk(Family::Data)?,
             now_ms: txn.now_ms(),
             may_have_legacy: txn.store().may_have_legacy(),
             large: None,
-        }
+        })
     }
 
     /// How many keys are left.

@@ -40,7 +40,9 @@ fn chunks_of(txn: &ReadTxn, name: &[u8]) -> BTreeMap<u32, usize> {
     let key = txn.key(name);
     let version = txn.find(&key).unwrap().unwrap().version().unwrap();
     let (lower, upper) = key.version_range(version);
-    let mut rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward);
+    let mut rows = txn
+        .rows(Family::Data, &lower, &upper, Direction::Forward)
+        .unwrap();
     let mut chunks = BTreeMap::new();
     while let Some((row_key, chunk)) = rows.next().unwrap() {
         let sub = cairn_encoding::chunk::decode_chunk_sub(key.sub_of(row_key));
@@ -228,7 +230,7 @@ impl Str<'_> {
 fn read_many(txn: &ReadTxn, names: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
     let mut wanted: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
     wanted.push(&names[0]);
-    let mut strings = Strings::open(txn, &wanted);
+    let mut strings = Strings::open(txn, &wanted).unwrap();
     let mut values = Vec::new();
     assert_eq!(strings.len(), wanted.len());
     while let Some(next) = strings.next().unwrap() {
@@ -408,8 +410,8 @@ fn a_reader_that_left_its_transaction_sees_the_value_it_started_with() {
     store.commit_blocking(&mut txn).unwrap();
 
     let string = Str::find(&txn, b"k").unwrap().unwrap();
-    let mut chunks = string.chunks(&txn).unwrap();
-    let mut strings = Strings::open(&txn, &[b"k"]);
+    let mut chunks = string.chunks(&txn).unwrap().unwrap();
+    let mut strings = Strings::open(&txn, &[b"k"]).unwrap();
     drop(string);
     set(&mut txn, b"k", b"small", Expiry::Never).unwrap();
     store.commit_blocking(&mut txn).unwrap();
@@ -442,7 +444,7 @@ fn what_is_not_stored_is_passed_over_at_once() {
     store.commit_blocking(&mut txn).unwrap();
     let string = Str::find(&txn, b"k").unwrap().unwrap();
     let read = |range: std::ops::Range<u64>| {
-        let mut chunks = string.section(&txn, range).unwrap();
+        let mut chunks = string.section(&txn, range).unwrap().unwrap();
         let mut pieces = Vec::new();
         loop {
             let gap = chunks.pass_gap().unwrap();

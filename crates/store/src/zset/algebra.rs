@@ -109,14 +109,15 @@ impl Algebra {
         if is_void {
             sources.clear();
         }
-        let opener = Walks::new(txn, sources.len());
+        let opener = Walks::new(txn, sources.len())?;
         let walks = sources.into_iter().enumerate();
+        let walks: Result<_> = walks
+            .map(|(turn, source)| Walk::new(&opener, turn, source))
+            .collect();
         let mut algebra = Algebra {
             operation,
             aggregate,
-            walks: walks
-                .map(|(turn, source)| Walk::new(&opener, turn, source))
-                .collect(),
+            walks: walks?,
             heap: BinaryHeap::new(),
             member: Vec::new(),
             score: 0.0,
@@ -253,15 +254,15 @@ struct Walk {
 
 impl Walk {
     /// A walk that is over, until it is rewound.
-    fn new(opener: &Walks<'_>, turn: usize, source: Source) -> Walk {
-        Walk {
-            rows: opener.open(&source.collection),
+    fn new(opener: &Walks<'_>, turn: usize, source: Source) -> Result<Walk> {
+        Ok(Walk {
+            rows: opener.open(&source.collection)?,
             source,
             turn,
             member: Vec::new(),
             score: 1.0,
             is_over: true,
-        }
+        })
     }
 
     /// Moves to the first member.

@@ -22,7 +22,7 @@ impl Zset {
         if let Some(count) = self.0.count_between(txn, self.from(span), self.to(span))? {
             return Ok(count);
         }
-        let mut rows = self.rows(txn, span, Direction::Forward);
+        let mut rows = self.rows(txn, span, Direction::Forward)?;
         skip(txn, &mut rows, u64::MAX)
     }
 
@@ -57,7 +57,7 @@ impl Zset {
 
     /// A walk that begins with the `rank`-th member, counted in the walk's own direction.
     pub fn rows_from(&self, txn: &ReadTxn, rank: u64, direction: Direction) -> Result<Rows> {
-        let mut rows = self.rows(txn, &self.whole(), direction);
+        let mut rows = self.rows(txn, &self.whole(), direction)?;
         if rank > 0 && rank < self.len() {
             let from_bottom = match direction {
                 Direction::Forward => rank,
@@ -98,7 +98,7 @@ impl Zset {
         offset: u64,
         limit: u64,
     ) -> Result<(Rows, u64)> {
-        let mut rows = self.rows(txn, span, direction);
+        let mut rows = self.rows(txn, span, direction)?;
         if span.is_empty() || offset >= self.len() || limit == 0 {
             return Ok((rows, 0));
         }

@@ -122,7 +122,7 @@ impl Zset {
                 Direction::Backward => span.upper = from.to_vec(),
             }
         }
-        let mut rows = self.rows(txn, &span, direction);
+        let mut rows = self.rows(txn, &span, direction)?;
         walk.make_worth(rows.carried());
         let mut passed = 0;
         while walk.wants_more() {
@@ -137,7 +137,8 @@ impl Zset {
             }
         }
         let is_any = walk.has_found_any();
-        queues.extend(key, version, direction, walk);
+        queues.extend(key, version, || txn.may_keep(), direction, walk);
+        txn.check_lead()?;
         Ok(is_any)
     }
 
@@ -151,7 +152,7 @@ impl Zset {
         let count = count.min(self.len());
         let keys = self.score_rows();
         let Span { lower, upper } = self.whole();
-        let mut rows = self.rows(txn, &self.whole(), direction);
+        let mut rows = self.rows(txn, &self.whole(), direction)?;
         let (mut members, mut bytes, mut last) = (Vec::new(), 0, Vec::new());
         let mut are_few = true;
         let mut left = count;
@@ -193,7 +194,7 @@ impl Zset {
 
     fn delete_span(&mut self, txn: &mut WriteTxn, span: &Span) -> Result<()> {
         let keys = self.score_rows();
-        let mut rows = self.rows(txn, span, Direction::Forward);
+        let mut rows = self.rows(txn, span, Direction::Forward)?;
         while let Some((key, _)) = rows.next()? {
             txn.step()?;
             self.delete_rows(txn, keys.score(key), keys.member(key))?;
@@ -215,7 +216,7 @@ impl Zset {
             if side.is_empty() {
                 continue;
             }
-            let mut rows = self.rows(txn, &side, Direction::Forward);
+            let mut rows = self.rows(txn, &side, Direction::Forward)?;
             while let Some((key, _)) = rows.next()? {
                 txn.step()?;
                 kept.scored(txn, keys.member(key), keys.score(key))?;

@@ -165,7 +165,7 @@ impl Zset {
         if self.is_empty() {
             return Ok(None);
         }
-        let mut rows = self.rows(txn, &self.whole(), direction);
+        let mut rows = self.rows(txn, &self.whole(), direction)?;
         let keys = self.score_rows();
         Ok(rows.next()?.map(|(key, _)| keys.scored(key)))
     }
@@ -203,7 +203,7 @@ impl Zset {
         }
         let (mut first, mut last) = (None, Vec::new());
         let mut is_inside = false;
-        let mut rows = self.rows(txn, &self.whole(), direction);
+        let mut rows = self.rows(txn, &self.whole(), direction)?;
         while let Some((key, _)) = rows.next()? {
             txn.step()?;
             let (is_entry, is_exit) = range.passage(keys.member(key), direction);

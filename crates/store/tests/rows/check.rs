@@ -2,8 +2,9 @@
 
 use cairn_encoding::field_expiry::{self, FieldTimes};
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type};
-use cairn_encoding::system::{SystemKey, value};
-use cairn_encoding::{count, score};
+use cairn_encoding::slot::slot;
+use cairn_encoding::system::{Descriptor, Maxima, Slots, SystemKey, value};
+use cairn_encoding::{SLOTS, count, score};
 use cairn_engine::LOCAL_REGION as REGION;
 use cairn_store::check::{Orphans, Summary, check};
 use cairn_store::{End, Expiry, Family, Key, WriteTxn, databases, keys, legacy, string};
@@ -145,6 +146,7 @@ fn garbage_is_counted_and_is_no_violation() {
         cut_off: 2,
         of_flushed_databases: 3,
         superseded: 1,
+        of_other_nodes: 0,
     };
     assert_eq!(summary.orphans, orphans);
     assert_eq!(summary.staged_rows, 1);
@@ -547,4 +549,93 @@ fn maxima_that_are_missing() {
     engine.delete_now(Family::Meta, &maxima).unwrap();
     let (lines, _) = examine(&sample);
     assert_eq!(lines, ["meta: the maxima of version and time are missing"]);
+}
+
+/// Regions of a cluster's node, with these slots each.
+fn describe(txn: &mut WriteTxn, regions: &[(u64, u16, u16)]) {
+    for &(region, first, end) in regions {
+        let slots = Slots::new(first, end).unwrap();
+        let descriptor = Descriptor { slots, epoch: 1 };
+        let key = SystemKey::RegionDescriptor { region }.encode();
+        txn.put(Family::Meta, &key, descriptor.encode());
+    }
+}
+
+/// What a region that has led once says of itself: its databases have the same indexes as those of the others.
+fn begin_databases(txn: &mut WriteTxn, region: u64, highest: u64) {
+    for number in 0..2 {
+        let key = SystemKey::Database { region, number }.encode();
+        let index = value::encode_database(txn.index_of(number));
+        txn.put(Family::Meta, &key, index);
+    }
+    let next = SystemKey::NextIndex { region }.encode();
+    txn.put(Family::Meta, &next, value::encode_next_index(3));
+    let maxima = Maxima {
+        version: highest,
+        timestamp_ms: NOW_MS,
+    };
+    let key = SystemKey::Maxima { region }.encode();
+    txn.put(Family::Meta, &key, maxima.encode());
+}
+
+#[test]
+fn regions_answer_for_their_own_slots() {
+    let half = SLOTS / 2;
+    let cut = |txn: &mut WriteTxn| {
+        describe(txn, &[(0, 0, 0), (REGION, 0, half), (7, half, SLOTS)]);
+        begin_databases(txn, 7, u64::MAX);
+    };
+    expect(cut, &[]);
+    expect(
+        |txn| {
+            cut(txn);
+            // Not where it would be seen: the version is above what the other half has given out.
+            begin_databases(txn, 7, ZSET - 1);
+        },
+        &[&format!(
+            "database 0, key \"zset\": version {ZSET} is above the recorded maximum {}: it could be given out again",
+            ZSET - 1
+        )],
+    );
+    assert!(slot(b"zset") >= half && slot(b"hash") < half);
+    expect(
+        |txn| {
+            cut(txn);
+            let dead = SystemKey::DeadIndex {
+                region: 7,
+                index: 1,
+            };
+            txn.put(Family::Meta, &dead.encode(), value::EMPTY);
+        },
+        &["region 7: index 1 of database 0 is listed as dead"],
+    );
+    expect(
+        |txn| {
+            cut(txn);
+            describe(txn, &[(7, half - 1, SLOTS)]);
+        },
+        &["meta: regions 1 and 7 share slots"],
+    );
+}
+
+#[test]
+fn what_other_nodes_hold_is_left_over() {
+    let sample = build();
+    let half = SLOTS / 2;
+    sample.change(|txn| describe(txn, &[(REGION, 0, half)]));
+    let (lines, summary) = examine(&sample);
+    assert_eq!(lines, [""; 0]);
+    assert!(summary.orphans.of_other_nodes >= 4, "{summary}");
+    assert_eq!(summary.keys(Type::ZSet), 0);
+    assert_eq!(summary.keys(Type::Hash), 1);
+    // What is being replaced is not judged, whatever it looks like.
+    sample.change(|txn| {
+        let mark = SystemKey::Installing { region: REGION }.encode();
+        txn.put(Family::Meta, &mark, Slots::new(0, half).unwrap().encode());
+        delete_data(txn, "hash", HASH, b"f");
+    });
+    let (lines, summary) = examine(&sample);
+    assert_eq!(lines, [""; 0]);
+    assert_eq!(summary.keys(Type::Hash), 0);
+    assert!(summary.staged_rows >= 2, "{summary}");
 }

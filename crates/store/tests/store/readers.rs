@@ -78,7 +78,10 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "hash" => {
             let hash = Hash::open(txn, name).unwrap();
             Walk {
-                rows: hash.collection().rows(txn, cairn_store::Direction::Forward),
+                rows: hash
+                    .collection()
+                    .rows(txn, cairn_store::Direction::Forward)
+                    .unwrap(),
                 size: hash.len(txn).unwrap(),
                 text: Box::new(move |key, value| {
                     assert_eq!(hash.field_of(key), value);
@@ -89,7 +92,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "set" => {
             let set = Set::open(txn, name).unwrap();
             Walk {
-                rows: set.rows(txn),
+                rows: set.rows(txn).unwrap(),
                 size: set.len(),
                 text: Box::new(move |key, _| utf8(set.member_of(key))),
             }
@@ -97,7 +100,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
         "list" => {
             let list = List::open(txn, name).unwrap();
             Walk {
-                rows: list.rows(txn, 0..list.len(), Direction::Forward),
+                rows: list.rows(txn, 0..list.len(), Direction::Forward).unwrap(),
                 size: list.len(),
                 text: Box::new(|_, value| utf8(value)),
             }
@@ -106,7 +109,7 @@ fn open_walk(txn: &WriteTxn, kind: &str) -> Walk {
             let zset = Zset::open(txn, name).unwrap();
             let reader = zset.score_rows();
             Walk {
-                rows: zset.rows(txn, &zset.whole(), Direction::Forward),
+                rows: zset.rows(txn, &zset.whole(), Direction::Forward).unwrap(),
                 size: zset.len(),
                 text: Box::new(move |key, _| utf8(reader.member(key))),
             }

@@ -97,7 +97,7 @@ fn neighbouring_versions_stay_apart() {
         fixture.compact();
         let found = fixture.read(|txn| {
             let set = cairn_store::Set::open(txn, b"set").unwrap();
-            let mut rows = set.rows(txn);
+            let mut rows = set.rows(txn).unwrap();
             let mut found = Vec::new();
             while let Some((key, _)) = rows.next().unwrap() {
                 found.push(String::from_utf8(set.member_of(key).to_vec()).unwrap());

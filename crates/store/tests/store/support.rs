@@ -169,7 +169,7 @@ pub fn raw(store: &Store, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// The keys of the selected database, as KEYS finds them.
 pub fn keys(txn: &ReadTxn) -> Vec<String> {
-    let mut walk = cairn_store::keyspace::Walk::whole(txn);
+    let mut walk = cairn_store::keyspace::Walk::whole(txn).unwrap();
     let mut names = Vec::new();
     while let Some(met) = walk.next().unwrap() {
         if !met.has_expired(txn.now_ms()) {

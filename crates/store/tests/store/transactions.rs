@@ -1,7 +1,7 @@
 //! A transaction sees its own changes, and nobody else does before its commit.
 
 use cairn_engine::Direction;
-use cairn_store::{Family, Hash, Patience, Str, WriteTxn, Zset, keys};
+use cairn_store::{Error, Family, Hash, Patience, Str, WriteTxn, Zset, keys};
 
 use crate::support::*;
 
@@ -153,7 +153,7 @@ fn both_indexes_of_a_sorted_set_agree_inside_a_transaction() {
     zadd(&mut txn, "zset", 9.0, "a");
     zadd(&mut txn, "zset", 0.5, "d");
     let zset = Zset::open(&txn, b"zset").unwrap();
-    let mut rows = zset.rows(&txn, &zset.whole(), Direction::Backward);
+    let mut rows = zset.rows(&txn, &zset.whole(), Direction::Backward).unwrap();
     let mut order = Vec::new();
     while let Some((key, _)) = rows.next().unwrap() {
         let member = zset.score_rows().member(key);
@@ -217,4 +217,27 @@ fn a_full_disk_refuses_what_is_not_a_deletion() {
     assert_eq!(fixture.keys(), ["list", "set"]);
     fixture.write(|txn| cairn_store::databases::flush(txn, [0]));
     assert_eq!(fixture.keys(), [""; 0]);
+}
+
+#[test]
+fn a_walk_that_has_much_to_put_in_order_is_not_for_a_thread_of_connections() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| hset(txn, "large", fields(22_000)));
+    fixture.write(|txn| hset(txn, "small", fields(1_000)));
+    let open = |name: &str, patience| {
+        let store = fixture.store();
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), patience);
+        txn.begin(0);
+        let hash = Hash::open(&txn, name.as_bytes()).unwrap();
+        let mut rows = hash.collection().rows(&txn, Direction::Forward)?;
+        Ok(rows.next().unwrap().is_some())
+    };
+    assert!(matches!(open("small", Patience::Short), Ok(true)));
+    assert!(matches!(
+        open("large", Patience::Short),
+        Err(Error::TooLong)
+    ));
+    assert!(matches!(open("large", Patience::Long), Ok(true)));
+    // It is in order now, for everybody.
+    assert!(matches!(open("large", Patience::Short), Ok(true)));
 }

@@ -83,7 +83,7 @@ fn fold(txn: &ReadTxn, name: &[u8], operation: Operation, result: &mut [u8]) -> 
     let Some(value) = txn.unasked(|_| Str::find(txn, name))? else {
         return Ok(0);
     };
-    let Some(mut chunks) = value.chunks(txn) else {
+    let Some(mut chunks) = value.chunks(txn)? else {
         let bytes = value.inline().unwrap_or_default();
         operation.combine(result, bytes);
         return Ok(bytes.len());

@@ -155,7 +155,7 @@ fn look_through(
         mask(bits, start, piece, outside);
         look(start, piece)
     };
-    let Some(mut chunks) = value.section(txn, bytes.clone()) else {
+    let Some(mut chunks) = value.section(txn, bytes.clone())? else {
         let mut piece = value.range(txn, bytes.start, bytes.end)?;
         masked(bytes.start, &mut piece);
         return Ok(());

@@ -85,7 +85,7 @@ impl Writing<'_> {
 
     fn list(&self) -> Result<Dump> {
         let list = List::open(self.txn, self.name)?;
-        let mut rows = list.rows(self.txn, 0..list.len(), Direction::Forward);
+        let mut rows = list.rows(self.txn, 0..list.len(), Direction::Forward)?;
         let mut nodes = Dump::list();
         while let Some((_, element)) = rows.next()? {
             self.txn.step()?;
@@ -170,7 +170,7 @@ impl Writing<'_> {
             return Ok(Dump::small_set(&numbers));
         }
         let mut dump = Dump::set(set.len());
-        let mut rows = set.rows(self.txn);
+        let mut rows = set.rows(self.txn)?;
         while let Some((row_key, _)) = rows.next()? {
             self.txn.step()?;
             dump.part(set.member_of(row_key));
@@ -182,7 +182,7 @@ impl Writing<'_> {
     /// The members in the order of numbers, if all are numbers.
     fn set_of_numbers(&self, set: &Set) -> Result<Option<Vec<i64>>> {
         let mut numbers = Vec::new();
-        let mut rows = set.rows(self.txn);
+        let mut rows = set.rows(self.txn)?;
         while let Some((row_key, _)) = rows.next()? {
             self.txn.step()?;
             match number::parse_i64(set.member_of(row_key)) {
@@ -204,7 +204,7 @@ impl Writing<'_> {
         }
         let mut dump = Dump::zset(zset.len());
         // Redis loads a sorted set fastest from its end.
-        let mut rows = zset.rows(self.txn, &zset.whole(), Direction::Backward);
+        let mut rows = zset.rows(self.txn, &zset.whole(), Direction::Backward)?;
         let read = zset.score_rows();
         while let Some((row_key, _)) = rows.next()? {
             self.txn.step()?;
@@ -217,7 +217,7 @@ impl Writing<'_> {
 
     fn small_zset(&self, zset: &Zset, small: Small) -> Result<Option<Listpack>> {
         let mut members = Listpack::default();
-        let mut rows = zset.rows(self.txn, &zset.whole(), Direction::Forward);
+        let mut rows = zset.rows(self.txn, &zset.whole(), Direction::Forward)?;
         let read = zset.score_rows();
         let mut score = Vec::new();
         while let Some((row_key, _)) = rows.next()? {

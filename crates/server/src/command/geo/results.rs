@@ -61,7 +61,7 @@ enum Met<'r> {
 }
 
 impl Walk {
-    fn open(txn: &ReadTxn, zset: &Zset, shape: Shape) -> Walk {
+    fn open(txn: &ReadTxn, zset: &Zset, shape: Shape) -> Result<Walk> {
         let rows = |cell: Cell| {
             let (from, below) = cell.scores();
             let bound = |score, is_open| ScoreBound { score, is_open };
@@ -71,12 +71,13 @@ impl Walk {
             };
             zset.rows(txn, &zset.span_of_scores(&range), Direction::Forward)
         };
-        Walk {
+        let cells: Result<_> = shape.cells().into_iter().map(rows).collect();
+        Ok(Walk {
             keys: zset.score_rows(),
-            cells: shape.cells().into_iter().map(rows).collect(),
+            cells: cells?,
             shape,
             at: 0,
-        }
+        })
     }
 
     /// Looks at one row.
@@ -126,7 +127,7 @@ impl Results {
         if zset.is_empty() {
             return Ok(Results::ready(Vec::new()));
         }
-        Results::by_window(txn, Walk::open(txn, zset, shape), wanted, WINDOW)
+        Results::by_window(txn, Walk::open(txn, zset, shape)?, wanted, WINDOW)
     }
 
     fn by_window(txn: &ReadTxn, mut walk: Walk, wanted: Wanted, size: usize) -> Result<Results> {

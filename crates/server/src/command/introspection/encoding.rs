@@ -118,7 +118,7 @@ fn every_row(
     meets: impl Fn(&[u8], &[u8]) -> bool,
 ) -> Result<bool> {
     let (lower, upper) = key.version_range(version);
-    let mut rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward);
+    let mut rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward)?;
     while let Some((row_key, value)) = rows.next()? {
         txn.step()?;
         if !meets(key.sub_of(row_key), value) {
@@ -178,7 +178,7 @@ pub fn bytes_of(txn: &ReadTxn, key: &Key, found: &Found<'_>, samples: u64) -> Re
     };
     let (mut seen, mut bytes) = (0, 0);
     let (lower, upper) = key.version_range(version);
-    let mut rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward);
+    let mut rows = txn.rows(Family::Data, &lower, &upper, Direction::Forward)?;
     while seen < samples
         && let Some((row_key, value)) = rows.next()?
     {

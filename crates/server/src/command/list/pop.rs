@@ -28,7 +28,7 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply> {
     let mut list = List::open(txn, args[1])?;
     match count {
         Some(_) if !list.exists() => Ok(Reply::NullArray),
-        Some(count) => Ok(pop_several(txn, args[1], list, end, count)),
+        Some(count) => pop_several(txn, args[1], list, end, count),
         None => {
             let element = list.pop(txn, end)?;
             if element.is_some() {
@@ -95,7 +95,7 @@ pub fn pop_first<'a>(
     for name in names {
         let list = List::open(txn, name)?;
         if list.exists() {
-            let elements = pop_several(txn, name, list, end, count);
+            let elements = pop_several(txn, name, list, end, count)?;
             return Ok(Some(with_key(name, elements)));
         }
     }
@@ -104,15 +104,27 @@ pub fn pop_first<'a>(
 
 /// Takes the elements nearest to an end. A walk that is opened before goes on to show them, so those of a
 /// long list can be streamed.
-fn pop_several(txn: &mut WriteTxn, name: &[u8], mut list: List, end: End, count: u64) -> Reply {
+fn pop_several(
+    txn: &mut WriteTxn,
+    name: &[u8],
+    mut list: List,
+    end: End,
+    count: u64,
+) -> Result<Reply> {
     let positions = list.outermost(end, count);
     let taken = positions.end - positions.start;
-    let reply = elements(txn, &list, positions, end);
+    let reply = elements(txn, &list, positions.clone(), end, |bulks| {
+        let show = |element: &[u8]| bulks.push(element);
+        match end {
+            End::Left => list.show_from_memory(txn, positions, show),
+            End::Right => list.show_from_memory(txn, positions.rev(), show),
+        }
+    })?;
     list.drop_outermost(end, count);
     if taken > 0 {
         save_popped(txn, name, list, end);
     }
-    reply
+    Ok(reply)
 }
 
 pub(super) fn lmove(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {

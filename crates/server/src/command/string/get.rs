@@ -49,7 +49,7 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
                     txn.exists(&txn.key(name))?;
                 }
             }
-            return Ok(reply::of_strings(Strings::open(txn, names)));
+            return Ok(reply::of_strings(Strings::open(txn, names)?));
         }
         values.push(whole(string));
     }
@@ -61,7 +61,7 @@ pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         txn.notify(EventClass::Missed, "keymiss", args[1]);
         return Ok(Reply::Null);
     };
-    let value = reply::before_change(txn, &string);
+    let value = reply::before_change(txn, &string)?;
     let stamp = string.stamp();
     drop(string);
     txn.remove(&txn.key(args[1]), &stamp);
@@ -77,7 +77,7 @@ pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     };
     let now_ms = txn.now_ms();
     let at_ms = lifetime.given_ms(now_ms, "getex")?;
-    let value = reply::before_change(txn, &string);
+    let value = reply::before_change(txn, &string)?;
     let before = string.stamp().expire_ms;
     drop(string);
     match at_ms {

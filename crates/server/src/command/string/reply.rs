@@ -11,17 +11,17 @@ pub fn part(point: Point<'_>, string: &Str<'_>, range: Range<u64>) -> Result<Rep
     if let Some(value) = string.inline() {
         return Ok(value[range.start as usize..range.end as usize].into());
     }
-    let chunks = string.section(point.several_rows()?, range);
+    let chunks = string.section(point.several_rows()?, range)?;
     Ok(chunks.map_or(Reply::Null, of_chunks))
 }
 
 /// A string that its command is about to change or delete. A large one is sent from a walk that is
 /// opened now, and goes on to show it as it was.
-pub fn before_change(txn: &WriteTxn, string: &Str<'_>) -> Reply {
+pub fn before_change(txn: &WriteTxn, string: &Str<'_>) -> Result<Reply> {
     if let Some(value) = string.inline() {
-        return value.into();
+        return Ok(value.into());
     }
-    string.chunks(txn).map_or(Reply::Null, of_chunks)
+    Ok(string.chunks(txn)?.map_or(Reply::Null, of_chunks))
 }
 
 fn of_chunks(chunks: Chunks) -> Reply {

@@ -159,7 +159,7 @@ fn tell(txn: &mut WriteTxn, name: &[u8], expiry: Expiry) {
 /// What the key holds, which must be a string if anything, and the same as a reply.
 fn look(txn: &WriteTxn, name: &[u8]) -> Result<(Option<Stamp>, Reply)> {
     Ok(match Str::find(txn, name)? {
-        Some(string) => (Some(string.stamp()), reply::before_change(txn, &string)),
+        Some(string) => (Some(string.stamp()), reply::before_change(txn, &string)?),
         None => (None, Reply::Null),
     })
 }

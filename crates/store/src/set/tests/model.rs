@@ -187,14 +187,14 @@ fn run_on_set(txn: &mut WriteTxn, name: &[u8], op: &Op, members: &mut Members) {
             }
         }
         Op::Sample(count) => {
-            let sample = all_of(Selection::sample(txn, &set, *count));
+            let sample = all_of(Selection::sample(txn, &set, *count).unwrap());
             let distinct: Members = sample.iter().cloned().collect();
             assert_eq!(distinct.len() as u64, (*count).min(members.len() as u64));
             assert_eq!(distinct.len(), sample.len());
             assert!(distinct.is_subset(members));
         }
         Op::Repeats(count) if !members.is_empty() => {
-            let drawn = all_of(Selection::repeats(txn, &set, *count));
+            let drawn = all_of(Selection::repeats(txn, &set, *count).unwrap());
             assert_eq!(drawn.len() as u64, *count);
             assert!(drawn.iter().all(|member| members.contains(member)));
         }

@@ -67,7 +67,7 @@ fn what_does_not_fit_into_a_window_comes_in_the_same_order() {
             order,
             ..Wanted::default()
         };
-        let walk = Walk::open(&txn, &zset, SHAPE);
+        let walk = Walk::open(&txn, &zset, SHAPE).unwrap();
         names(Results::by_window(&txn, walk, wanted, size).unwrap())
     };
     for order in [None, Some(Order::Nearest), Some(Order::Farthest)] {
@@ -82,7 +82,7 @@ fn what_does_not_fit_into_a_window_comes_in_the_same_order() {
                 count: Some(50),
                 is_any,
             };
-            let walk = Walk::open(&txn, &zset, SHAPE);
+            let walk = Walk::open(&txn, &zset, SHAPE).unwrap();
             let some = names(Results::by_window(&txn, walk, wanted, size).unwrap());
             assert_eq!(some.len(), 50);
             if !is_any && order.is_some() {

@@ -1,0 +1,132 @@
+//! For how long a leader may read without asking anybody.
+//!
+//! It leads, has applied all that was acknowledged before, and a quorum has just confirmed that none of them will elect
+//! another for a while. Until when that holds is worked out when somebody asks who has not been told yet, and remembered, so that
+//! most who ask look at a clock and at one number.
+//!
+//! What was worked out stays true, whatever this replica learns afterwards: the promise was given. Only what this replica
+//! does by itself can break it: to hand over, to remove itself, and to give slots away. Whoever does that takes the lease back
+//! first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::group::{Group, Role, role};
+use crate::runtime::{Instant, now};
+
+pub(crate) struct Lease {
+    since: Instant,
+    /// In nanoseconds from then.
+    until: AtomicU64,
+    terms: Mutex<Terms>,
+}
+
+/// Held while it is worked out until when the lease holds, so that it cannot be taken back meanwhile.
+#[derive(Default)]
+struct Terms {
+    /// The last term in which it gave leadership away by itself.
+    transferred: u64,
+    /// Those who have taken the lease back for a while.
+    suspended: usize,
+}
+
+impl Lease {
+    pub(crate) fn new() -> Lease {
+        Lease {
+            since: now(),
+            until: AtomicU64::new(0),
+            terms: Mutex::default(),
+        }
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        let since: Duration = at - self.since;
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn take_back(&self, change: impl FnOnce(&mut Terms)) {
+        let mut terms = self.terms.lock();
+        change(&mut terms);
+        self.until.store(0, Ordering::Release);
+    }
+}
+
+/// Tells of a replica, for as long as it runs, whether it may read.
+#[derive(Clone)]
+pub struct ReadLease(pub(crate) Arc<Group>);
+
+impl ReadLease {
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.0.holds_lease()
+    }
+}
+
+/// While it exists, the replica reads only after having asked.
+pub struct Suspended(Arc<Group>);
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        self.0.lease.take_back(|terms| terms.suspended -= 1);
+    }
+}
+
+impl Group {
+    /// Whether it may read what it has applied, without asking anybody.
+    #[inline]
+    pub(crate) fn holds_lease(&self) -> bool {
+        let now = self.lease.nanos(now());
+        now < self.lease.until.load(Ordering::Acquire) || self.renews_lease(now)
+    }
+
+    #[cold]
+    fn renews_lease(&self, now: u64) -> bool {
+        let terms = self.lease.terms.lock();
+        let until = match terms.suspended {
+            0 => self.leased_until(terms.transferred),
+            _ => None,
+        };
+        let until = until.unwrap_or(0);
+        self.lease.until.store(until, Ordering::Release);
+        now < until
+    }
+
+    /// Nanoseconds; none if it must not read in any case.
+    fn leased_until(&self, transferred: u64) -> Option<u64> {
+        self.metrics(|metrics| {
+            let Role::Leader { term, ready: true } = role(metrics, self.replica) else {
+                return None;
+            };
+            // Those to whom it hands over are free to elect at once.
+            if transferred >= term {
+                return None;
+            }
+            let voters: BTreeSet<u64> = metrics.membership_config.voter_ids().collect();
+            // One that removes itself hands over when it is done with that.
+            if !voters.contains(&self.replica) {
+                return None;
+            }
+            let acked = match voters.len() {
+                // It promises to itself, as long as nobody else is taken in: that takes an entry of its own log.
+                1 => now(),
+                _ => metrics.last_quorum_acked?.into_inner(),
+            };
+            Some(self.lease.nanos(acked + self.config.lease()))
+        })
+    }
+
+    /// From now on, whatever this replica is told in this term, it reads only after having asked.
+    pub(crate) fn gives_up_lease(&self, term: u64) {
+        self.lease
+            .take_back(|terms| terms.transferred = terms.transferred.max(term));
+    }
+
+    pub(crate) fn suspends_lease(self: &Arc<Self>) -> Suspended {
+        self.lease.take_back(|terms| terms.suspended += 1);
+        Suspended(self.clone())
+    }
+}

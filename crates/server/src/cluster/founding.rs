@@ -1,0 +1,214 @@
+//! How a server comes to be a node of a cluster.
+//!
+//! One of several servers founds it, and all regions begin there: one durable write holds who it is, the first map, and what the
+//! regions begin with. So a crash at any moment leaves a whole cluster, or none. The others are only told who they are. They
+//! start what the map gives them, empty, and are sent snapshots.
+//!
+//! A server of a single machine can be the founder: its data is that of the one region that there is then.
+
+use std::net::TcpListener;
+use std::sync::{Arc, OnceLock, Weak};
+
+use cairn_cluster::{Addresses, Change, ClusterMap, Foundation, MAP_REGION, Peer, Region};
+use cairn_engine::{Descriptor, EngineError, Family, Identity, Regions, Slots};
+use cairn_raft::{Applied, Log, Membership};
+use cairn_store::Store;
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+
+use super::node::{ClusterNode, Parts, Signpost};
+use super::settings::ClusterSettings;
+use crate::config::Settings as ServerSettings;
+use crate::server::Server;
+
+/// Where the logs of the regions are, below the directory of the data.
+const LOG: &str = "raft";
+const THREADS_AT_LEAST: usize = 2;
+/// The number of the node that founds a cluster.
+const FOUNDER: u64 = 1;
+
+/// What a server that may belong to a cluster has from the start.
+pub struct Entrance {
+    settings: ClusterSettings,
+    regions: Arc<Regions>,
+    log: Log,
+    /// Taken by the node. Held while one is made.
+    listener: Mutex<Option<TcpListener>>,
+    runtime: Runtime,
+    server: OnceLock<Weak<Server>>,
+}
+
+impl Entrance {
+    pub fn open(store: &Arc<Store>, settings: &ServerSettings) -> Result<Entrance, String> {
+        let settings = ClusterSettings::of(settings)?;
+        let listener = TcpListener::bind(settings.listen).map_err(|error| {
+            let listen = settings.listen;
+            format!("cannot listen for other nodes on {listen}: {error}")
+        })?;
+        let (engine, clock) = (store.engine().clone(), store.clock().clone());
+        let path = engine.path().join(LOG);
+        let regions = Regions::open(engine, clock).map_err(|error| error.to_string())?;
+        store.engine().start_filters();
+        let log = Log::open(&path, &settings.raft)
+            .map_err(|error| format!("cannot open the logs in {}: {error}", path.display()))?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads.max(THREADS_AT_LEAST))
+            .thread_name("cluster")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        Ok(Entrance {
+            settings,
+            regions: Arc::new(regions),
+            log,
+            listener: Mutex::new(Some(listener)),
+            runtime,
+            server: OnceLock::new(),
+        })
+    }
+
+    /// What others are told of this server, unless somebody says better. A host is empty if it is not known.
+    pub fn addresses(&self) -> &Addresses {
+        &self.settings.addresses
+    }
+
+    /// Which node of which cluster it is, if any.
+    pub fn identity(&self) -> Result<Option<Identity>, EngineError> {
+        self.regions.identity()
+    }
+
+    /// Whether there are keys, of whatever database.
+    pub fn holds_data(&self) -> Result<bool, EngineError> {
+        let mut rows = self
+            .regions
+            .engine()
+            .background_rows(Family::Metadata, &[], &[]);
+        Ok(rows.next()?.is_some())
+    }
+
+    /// Says whose entrance it is, and goes on as the node that the server was before, if it was one.
+    pub fn resume(&self, server: &Arc<Server>) -> Result<(), String> {
+        self.server.set(Arc::downgrade(server)).ok();
+        let listener = &mut *self.listener.lock();
+        match self.identity().map_err(|error| error.to_string())? {
+            Some(identity) => self.enter(listener, identity),
+            None => Ok(()),
+        }
+    }
+
+    /// Founds a cluster of which this server is the first node. Region 1 has what it holds. To do so again does no harm.
+    pub fn found(&self, foundation: Foundation) -> Result<(), String> {
+        let listener = &mut *self.listener.lock();
+        let failed = |error: EngineError| error.to_string();
+        match self.identity().map_err(failed)? {
+            Some(known) if (known.cluster, known.node) == (foundation.cluster, FOUNDER) => {
+                return Ok(());
+            }
+            Some(known) => return Err(belongs(&known)),
+            None => {}
+        }
+        if foundation.regions > 1 && self.holds_data().map_err(failed)? {
+            return Err(
+                "there is data, which becomes one region: found the cluster with 1 region, and split it then"
+                    .to_string(),
+            );
+        }
+        let peers = foundation.nodes.iter().map(|node| &node.addresses.peers);
+        let peers = peers.map(ToString::to_string).zip(FOUNDER..).skip(1);
+        let identity = Identity {
+            cluster: foundation.cluster,
+            node: FOUNDER,
+            peers: peers.map(|(address, node)| (node, address)).collect(),
+        };
+        let mut map = ClusterMap::default();
+        map.apply(&Change::Found(foundation))
+            .map_err(|refusal| refusal.to_string())?;
+        let begun: Result<Vec<_>, String> = map.regions().map(beginning).collect();
+        self.regions
+            .found(&identity, (MAP_REGION, &map.encode()), &begun?)
+            .map_err(failed)?;
+        self.enter(listener, identity)
+    }
+
+    /// Takes the place of a node that others have made for this server. To be told so again does no harm.
+    pub fn join(&self, cluster: u64, node: u64, peers: Vec<(u64, Peer)>) -> Result<(), String> {
+        let listener = &mut *self.listener.lock();
+        let failed = |error: EngineError| error.to_string();
+        match self.identity().map_err(failed)? {
+            Some(known) if (known.cluster, known.node) == (cluster, node) => return Ok(()),
+            Some(known) => return Err(belongs(&known)),
+            None => {}
+        }
+        if self.holds_data().map_err(failed)? {
+            return Err("there is data, and only the first node of a cluster may bring any".into());
+        }
+        let others = peers.into_iter().filter(|(peer, _)| *peer != node);
+        let identity = Identity {
+            cluster,
+            node,
+            peers: others
+                .map(|(peer, address)| (peer, address.to_string()))
+                .collect(),
+        };
+        self.regions.set_identity(&identity).map_err(failed)?;
+        self.enter(listener, identity)
+    }
+
+    fn enter(&self, listener: &mut Option<TcpListener>, identity: Identity) -> Result<(), String> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        let server = server.ok_or("this server is about to end")?;
+        let listener = listener.take().ok_or("this server is a node already")?;
+        tracing::info!(
+            "node {} of cluster {:016x}",
+            identity.node,
+            identity.cluster
+        );
+        let parts = Parts {
+            settings: self.settings.clone(),
+            regions: self.regions.clone(),
+            log: self.log.clone(),
+            listener,
+            runtime: self.runtime.handle().clone(),
+        };
+        let node = ClusterNode::start(&server, parts, identity)?;
+        server.directory.set(Box::new(Signpost(node.clone()))).ok();
+        server.cluster.set(node).ok();
+        Ok(())
+    }
+
+    /// Hands over what is led here, and stops.
+    pub fn leave(&self, server: &Server) {
+        if let Some(node) = server.cluster.get() {
+            self.runtime.block_on(node.shut_down());
+        }
+    }
+}
+
+fn belongs(known: &Identity) -> String {
+    format!(
+        "this server is node {} of cluster {:016x} already",
+        known.node, known.cluster
+    )
+}
+
+/// What a region begins with.
+fn beginning(region: &Region) -> Result<(u64, Descriptor, Applied), String> {
+    let slots = match region.slots {
+        None => Slots::NONE,
+        Some(slots) => Slots::new(slots.first(), slots.last() + 1)
+            .ok_or_else(|| format!("region {} has no slots", region.id))?,
+    };
+    let descriptor = Descriptor {
+        slots,
+        epoch: region.epoch,
+    };
+    let nodes = region.replicas.iter();
+    let membership = Membership {
+        configs: vec![region.voters()],
+        nodes: nodes
+            .map(|(replica, place)| (*replica, place.node))
+            .collect(),
+    };
+    Ok((region.id, descriptor, Regions::beginning(membership)))
+}

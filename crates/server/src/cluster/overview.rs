@@ -1,0 +1,56 @@
+//! The map as it is now, for whoever asks what became of a change. What a node has heard of it may be a moment old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_cluster::{ClusterMap, MAP_REGION};
+use cairn_raft::Role;
+use tokio::time::{sleep, timeout};
+
+use super::node::ClusterNode;
+use super::post::{Answer, Letter};
+
+/// How long it is tried to reach whoever leads region 0.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+impl ClusterNode {
+    /// With all changes that were acknowledged before the call; or, if nobody leads the map, what is known of it here, and
+    /// false.
+    pub async fn latest_map(&self) -> (Arc<ClusterMap>, bool) {
+        let found = timeout(PATIENCE, async {
+            while !self.catch_up().await {
+                sleep(BETWEEN_ATTEMPTS).await;
+            }
+        });
+        let is_latest = found.await.is_ok();
+        (self.map(), is_latest)
+    }
+
+    async fn catch_up(&self) -> bool {
+        if matches!(self.raft.role(MAP_REGION), Role::Leader { .. }) {
+            return self.raft.read_barrier(MAP_REGION).await.is_ok();
+        }
+        let map = self.map();
+        let region = map.region(MAP_REGION);
+        let leader = region.and_then(|region| self.observed().leader(region));
+        let Some(leader) = leader.filter(|leader| *leader != self.id()) else {
+            return false;
+        };
+        match self.post().call(leader, &Letter::ShowMap, PATIENCE).await {
+            Ok(Answer::Map(bytes)) => {
+                self.learn(&bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What another node is shown.
+    pub(super) async fn show_map(&self) -> Answer {
+        match self.raft.read_barrier(MAP_REGION).await {
+            Ok(()) => Answer::Map(self.map().encode()),
+            Err(_) => Answer::NotHere,
+        }
+    }
+}

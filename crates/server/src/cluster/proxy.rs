@@ -1,0 +1,255 @@
+//! Commands for slots that another node leads, asked there for a client that knows nothing of clusters: `cluster-proxy`.
+//!
+//! Whoever leads the slot runs them as those of a guest (`guest`), and hands the replies back. Where it is not certain that
+//! they were not run, they are not sent again unless they only read: the client is told INDOUBT.
+//!
+//! A client that waits for a key is asked for again and again, so that nobody waits over there for one that has gone.
+//!
+//! ```text
+//!   guest   protocol u8 | patience u32, ms | length u16 | user | requests, as clients send them
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_cluster::MAP_REGION;
+use cairn_encoding::DecodeError;
+use cairn_encoding::reader::Reader;
+use cairn_engine::EngineError;
+use cairn_raft::CallError;
+use cairn_resp::Protocol;
+use cairn_store::Error;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+use super::node::ClusterNode;
+use super::post::{Answer, Letter};
+use crate::guest::{Dismissal, Guest, Visit};
+use crate::route::{self, DOWN};
+use crate::server::Server;
+
+/// How long a command may take elsewhere. That the other node is gone is found out sooner.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// How long a client waits for a key before it is asked for again.
+pub const SLICE: Duration = Duration::from_secs(1);
+/// How many commands may be elsewhere at once, those that wait for a key and others: they share a connection with what Raft
+/// says, which serves a few thousand at once.
+const AT_ONCE: usize = 1024;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+
+pub struct Proxy {
+    waiting: Semaphore,
+    others: Semaphore,
+}
+
+impl Default for Proxy {
+    fn default() -> Proxy {
+        Proxy {
+            waiting: Semaphore::new(AT_ONCE),
+            others: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+/// To whom commands are forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Whoever leads this slot.
+    Slot(u16),
+    /// Whoever leads region 0.
+    Map,
+}
+
+/// What became of commands that were to be forwarded.
+pub enum Forwarded {
+    Replied(Vec<u8>),
+    /// This node leads the slot by now.
+    Here,
+    Failed(Error),
+}
+
+impl ClusterNode {
+    /// Whether this node is it.
+    fn is_target(&self, server: &Server, target: Target) -> bool {
+        match target {
+            Target::Slot(slot) => route::is_led_here(server, slot),
+            Target::Map => server.store.home().is_led(),
+        }
+    }
+
+    fn node_of(&self, target: Target) -> Option<u64> {
+        let leader = match target {
+            Target::Slot(slot) => self.leader_of(slot),
+            Target::Map => self.observed().leader(self.map().region(MAP_REGION)?),
+        };
+        leader.filter(|leader| *leader != self.id())
+    }
+
+    /// Has a leader run what a guest brings. It may be sent to another leader if it was certainly not run, or
+    /// does nothing but read.
+    pub async fn forward(
+        self: &Arc<Self>,
+        server: &Server,
+        target: Target,
+        guest: Guest,
+        only_reads: bool,
+    ) -> Forwarded {
+        let kind = match guest.patience.is_zero() {
+            true => &self.proxy.others,
+            false => &self.proxy.waiting,
+        };
+        // It is never closed.
+        let _room = kind.acquire().await;
+        let letter = Arc::new(Letter::Forward(guest));
+        let until = Instant::now() + self.settings.raft.election_timeout * 2;
+        loop {
+            if self.is_target(server, target) {
+                return Forwarded::Here;
+            }
+            if let Some(leader) = self.node_of(target) {
+                match self.ask(leader, letter.clone()).await {
+                    Ok(Answer::Replied(replies)) if !is_sent_on(&replies, target) => {
+                        return Forwarded::Replied(replies);
+                    }
+                    Ok(Answer::Refused(why)) => {
+                        let error = format!("ERR node {leader} refuses what is forwarded: {why}");
+                        return Forwarded::Failed(Error::reply(error));
+                    }
+                    Ok(Answer::Replied(_) | Answer::NotHere) | Err(CallError::NotSent(_)) => {}
+                    Ok(_) | Err(_) if only_reads => {}
+                    Ok(_) | Err(_) => return Forwarded::Failed(EngineError::InDoubt.into()),
+                }
+            }
+            if Instant::now() > until {
+                return Forwarded::Failed(Error::fixed(DOWN));
+            }
+            sleep(BETWEEN_ATTEMPTS).await;
+        }
+    }
+
+    /// Links are kept by the runtime in which they are opened, and that of connections is not the one for them.
+    async fn ask(self: &Arc<Self>, other: u64, letter: Arc<Letter>) -> Result<Answer, CallError> {
+        let node = self.clone();
+        let asked = self
+            .runtime
+            .spawn(async move { node.post().call(other, &letter, LIMIT).await });
+        let gone = |_| CallError::Unreachable("this node is about to end".to_string());
+        asked.await.map_err(gone)?
+    }
+
+    /// Runs what another node has forwarded.
+    pub(super) async fn receive(&self, guest: Guest) -> Answer {
+        let Some(server) = self.server() else {
+            return Answer::NotHere;
+        };
+        let Some(reception) = server.reception.get() else {
+            return Answer::NotHere;
+        };
+        let user = String::from_utf8_lossy(&guest.user).into_owned();
+        let (visit, replies) = Visit::of(guest);
+        reception(visit);
+        match replies.await {
+            Ok(Ok(replies)) => Answer::Replied(replies),
+            Ok(Err(Dismissal::Unknown)) => Answer::Refused(format!("it has no user {user}")),
+            // Whoever asked must not take it for undone.
+            Ok(Err(Dismissal::BrokenOff)) | Err(_) => Answer::Done,
+        }
+    }
+}
+
+/// Whether nothing was done, because another node leads, or nobody. In a transaction this is told after MULTI, and what
+/// was queued.
+fn is_sent_on(replies: &[u8], target: Target) -> bool {
+    let mut rest = replies;
+    if let Some(queued) = rest.strip_prefix(b"+OK\r\n") {
+        rest = queued;
+        while let Some(next) = rest.strip_prefix(b"+QUEUED\r\n") {
+            rest = next;
+        }
+    }
+    match target {
+        Target::Slot(_) => rest.starts_with(b"-MOVED ") || rest.starts_with(b"-CLUSTERDOWN "),
+        // It has no slots to send anybody to.
+        Target::Map => rest.starts_with(b"-TRYAGAIN "),
+    }
+}
+
+/// The last of the replies to a transaction of so many commands: that of EXEC.
+pub fn reply_of_exec(replies: &[u8], commands: usize) -> Option<&[u8]> {
+    let mut rest = replies.strip_prefix(b"+OK\r\n")?;
+    for _ in 0..commands {
+        rest = rest.strip_prefix(b"+QUEUED\r\n")?;
+    }
+    Some(rest)
+}
+
+impl Guest {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self.protocol {
+            Protocol::Resp2 => 2,
+            Protocol::Resp3 => 3,
+        });
+        out.extend_from_slice(&(self.patience.as_millis() as u32).to_be_bytes());
+        out.extend_from_slice(&(self.user.len() as u16).to_be_bytes());
+        out.extend_from_slice(&self.user);
+        out.extend_from_slice(&self.requests);
+    }
+
+    pub(super) fn decode(mut reader: Reader<'_>) -> Result<Guest, DecodeError> {
+        let protocol = match reader.u8("protocol")? {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            tag => return Err(DecodeError::UnknownTag { tag }),
+        };
+        let patience = Duration::from_millis(u64::from(reader.u32("patience")?));
+        let length = reader.u16("length")?;
+        Ok(Guest {
+            user: reader.bytes("user", usize::from(length))?.to_vec(),
+            protocol,
+            patience,
+            requests: reader.rest().to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn bytes_between_nodes() {
+        let guest = Guest {
+            user: b"ada".to_vec(),
+            protocol: Protocol::Resp3,
+            patience: SLICE,
+            requests: b"*1\r\n".to_vec(),
+        };
+        let mut out = Vec::new();
+        guest.encode(&mut out);
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "03000003e800036164612a310d0a");
+        assert_eq!(Guest::decode(Reader::new("guest", &out)).unwrap(), guest);
+        assert!(Guest::decode(Reader::new("guest", &out[..8])).is_err());
+    }
+
+    #[test]
+    fn what_another_leads_is_found_among_the_replies() {
+        let told = |replies: &str| is_sent_on(replies.as_bytes(), Target::Slot(7));
+        assert!(told("-MOVED 7 host:1\r\n"));
+        assert!(told(
+            "+OK\r\n+QUEUED\r\n-MOVED 7 host:1\r\n-EXECABORT x\r\n"
+        ));
+        assert!(told("+OK\r\n+QUEUED\r\n-CLUSTERDOWN x\r\n"));
+        assert!(!told("+OK\r\n"));
+        assert!(!told("+OK\r\n+QUEUED\r\n*1\r\n-MOVED 7 host:1\r\n"));
+        assert!(!told("-INDOUBT x\r\n"));
+    }
+
+    #[test]
+    fn what_exec_answers_comes_last() {
+        let replies = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n";
+        assert_eq!(reply_of_exec(replies, 2), Some(&b"*2\r\n:1\r\n:2\r\n"[..]));
+        assert_eq!(reply_of_exec(b"+OK\r\n-ERR x\r\n-EXECABORT x\r\n", 1), None);
+    }
+}

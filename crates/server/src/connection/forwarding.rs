@@ -1,0 +1,201 @@
+//! How a connection has commands run on another node, if it serves clients that know nothing of clusters: `cluster-proxy`.
+
+use std::time::{Duration, Instant};
+
+use cairn_engine::Moment;
+use cairn_resp::{Protocol, Writer};
+use cairn_store::{Error, Result as StoreResult};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Connection, Gone, error_reply};
+use crate::cluster::proxy::{Forwarded, SLICE, Target, reply_of_exec};
+use crate::command::{Args, Blocking, Command, Handler};
+use crate::guest::Guest;
+use crate::route;
+
+/// What a client is told that would have to be told of changes elsewhere.
+const NO_WATCH: Error = Error::fixed(
+    "ERR keys that another node leads are not watched through this one: connect to that node",
+);
+const NO_MOMENT: Error = Error::fixed(
+    "ERR to wait from $ on is not forwarded to the node that leads the key: name an ID, or connect to that node",
+);
+const NOT_ABOUT_KEYS: Error = Error::fixed(
+    "EXECABORT a transaction for another node cannot be about this connection or server",
+);
+const ABORTED: Error = Error::fixed("EXECABORT Transaction discarded because of previous errors.");
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Whether commands of this client are run where their slots are led. What a client keeps copies of it has to read
+    /// where changes are told.
+    pub(super) fn forwards(&self) -> bool {
+        let session = &self.session;
+        let node = session.server.cluster.get();
+        node.is_some_and(|node| node.settings().proxies)
+            && session.guest_patience.is_none()
+            && session.tracker.is_none()
+    }
+
+    /// Who leads what a command is for, if it is another node, and it is to be forwarded; none if it runs, or is refused,
+    /// here.
+    pub(super) fn elsewhere(&self, command: &Command, args: &Args<'_>) -> Option<Target> {
+        let server = &self.session.server;
+        // There is one set of functions for all nodes.
+        if command.changes_functions() && self.session.queue.is_none() {
+            let is_guest = self.session.guest_patience.is_some();
+            let is_here = is_guest || server.store.home().is_led();
+            return (!is_here).then_some(Target::Map);
+        }
+        if !self.forwards() {
+            return None;
+        }
+        let slot = match (&self.session.queue, command.handler) {
+            (_, Handler::Session(_) | Handler::Admin(_) | Handler::Container) => return None,
+            (Some(queue), _) if command.full_name == "exec" && !queue.is_aborted => queue.slot(),
+            (Some(_), _) => return None,
+            (None, _) => route::slot_of(command, args),
+        };
+        let slot = slot.get().ok().flatten()?;
+        let is_here = route::is_led_here(server, slot)
+            || self.may_read_replica(command) && route::of_read(server, command, args).is_ok();
+        (!is_here).then_some(Target::Slot(slot))
+    }
+
+    /// Has a command, or the transaction that ends, run by another node; false if that is this one by now.
+    pub(super) async fn forward(
+        &mut self,
+        command: &'static Command,
+        args: &Args<'_>,
+        target: Target,
+    ) -> Result<bool, Gone> {
+        let wait = match self.wait_elsewhere(command, args) {
+            Ok(wait) => wait,
+            Err(error) => return self.write_reply(error_reply(error)).map(|()| true),
+        };
+        let requests = match self.requests(command, args) {
+            Ok(requests) => requests,
+            Err(error) => return self.write_reply(error_reply(error)).map(|()| true),
+        };
+        // What was done before is there before.
+        self.leave_turn().await;
+        let server = self.session.server.clone();
+        let Some(node) = server.cluster.get() else {
+            return Ok(false);
+        };
+        let client = self.session.client.clone();
+        let _busy = client.work();
+        let until = wait.flatten().map(|wait| Instant::now() + wait);
+        let forwarded = loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let patience = match wait {
+                None => Duration::ZERO,
+                // None at all would be for ever.
+                Some(_) => left.unwrap_or(SLICE).clamp(Duration::from_millis(1), SLICE),
+            };
+            let guest = Guest {
+                user: self.session.user().name.to_vec(),
+                protocol: self.session.protocol,
+                patience,
+                requests: requests.clone(),
+            };
+            let asked = node.forward(&server, target, guest, command.reads_at_once());
+            let forwarded = tokio::select! {
+                forwarded = asked => forwarded,
+                gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+            };
+            match forwarded {
+                Forwarded::Replied(reply)
+                    if wait.is_some()
+                        && is_nothing(&reply)
+                        && left.is_none_or(|left| left > SLICE) => {}
+                forwarded => break forwarded,
+            }
+        };
+        self.resumed = Moment::now();
+        let commands = match forwarded {
+            Forwarded::Here => return Ok(false),
+            _ => self.end_transaction(),
+        };
+        match (forwarded, commands) {
+            (Forwarded::Replied(reply), None) => self.output.extend_from_slice(&reply),
+            (Forwarded::Replied(replies), Some(commands)) => {
+                match reply_of_exec(&replies, commands) {
+                    Some(reply) => self.output.extend_from_slice(reply),
+                    None => self.write_reply(error_reply(ABORTED))?,
+                }
+            }
+            (Forwarded::Failed(error), _) => self.write_reply(error_reply(error))?,
+            (Forwarded::Here, _) => {}
+        }
+        Ok(true)
+    }
+
+    /// If it is a transaction that has been run: of how many commands.
+    fn end_transaction(&mut self) -> Option<usize> {
+        let queue = self.session.queue.take()?;
+        self.session.watch = None;
+        Some(queue.len())
+    }
+
+    /// For how long a command may wait elsewhere, where none is for ever; none if it does not wait at all.
+    fn wait_elsewhere(
+        &self,
+        command: &Command,
+        args: &Args<'_>,
+    ) -> StoreResult<Option<Option<Duration>>> {
+        let waits = |blocking: &Blocking| blocking.may_wait(args);
+        match command.handler {
+            Handler::Blocking(blocking) if waits(&blocking) => {
+                if blocking.fixed.is_some() && args.iter().any(|word| *word == b"$") {
+                    return Err(NO_MOMENT);
+                }
+                blocking.timeout(args).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What a client would send to the other node.
+    fn requests(&mut self, command: &Command, args: &Args<'_>) -> StoreResult<Vec<u8>> {
+        let mut out = Vec::new();
+        let session = &mut self.session;
+        if command.full_name == "watch" {
+            return Err(NO_WATCH);
+        }
+        if let Some(queue) = &session.queue {
+            let refused = match (&session.watch, queue.is_about_keys()) {
+                (Some(_), _) => Some(NO_WATCH),
+                (None, false) => Some(NOT_ABOUT_KEYS),
+                (None, true) => None,
+            };
+            if let Some(error) = refused {
+                session.queue = None;
+                session.watch = None;
+                return Err(error);
+            }
+            queue.write_requests(&mut out);
+            return Ok(out);
+        }
+        let mut writer = Writer::new(&mut out, Protocol::Resp2);
+        let words: Vec<&[u8]> = args.iter().copied().collect();
+        // Whoever leads the slot may not know the script.
+        let by_text: Option<&[u8]> = match command.name {
+            "evalsha" => Some(b"EVAL"),
+            "evalsha_ro" => Some(b"EVAL_RO"),
+            _ => None,
+        };
+        let script = by_text.and_then(|_| session.server.scripts.named(args[1]));
+        match (by_text, &script) {
+            (Some(name), Some(script)) => {
+                writer.request(&[&[name, script.text()], &words[2..]].concat());
+            }
+            _ => writer.request(&words),
+        }
+        Ok(out)
+    }
+}
+
+/// What a command answers that has waited in vain.
+fn is_nothing(reply: &[u8]) -> bool {
+    [&b"*-1\r\n"[..], b"$-1\r\n", b"_\r\n"].contains(&reply)
+}

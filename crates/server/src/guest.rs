@@ -1,0 +1,134 @@
+//! Commands that another node has forwarded for a client of its own.
+//!
+//! They run as those of a connection that has no socket: its input is there from the start, and its replies are handed
+//! back when all of them have run. So whatever a command needs, a thread of its own, latches, a wait, it finds as any other.
+
+use std::io::{Error as IoError, Result as IoResult};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use cairn_resp::Protocol;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+
+use crate::address::Endpoint;
+use crate::client::Place;
+use crate::connection::Connection;
+use crate::turn::Worker;
+
+/// The longest replies that are handed back: they stand in memory, here and there.
+const MOST_REPLIES: usize = 128 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Who the client is there. It is the user of that name here, and may do what that may.
+    pub user: Vec<u8>,
+    pub protocol: Protocol,
+    /// No command waits for longer: the client may be gone.
+    pub patience: Duration,
+    /// As a client would send them.
+    pub requests: Vec<u8>,
+}
+
+/// Why commands have no replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dismissal {
+    /// Nothing was done.
+    Unknown,
+    /// Some of them may have been.
+    BrokenOff,
+}
+
+pub type Replies = Result<Vec<u8>, Dismissal>;
+
+/// A guest on its way to the thread that serves it.
+pub struct Visit {
+    guest: Guest,
+    told: oneshot::Sender<Replies>,
+}
+
+impl Visit {
+    pub fn of(guest: Guest) -> (Visit, oneshot::Receiver<Replies>) {
+        let (told, replies) = oneshot::channel();
+        (Visit { guest, told }, replies)
+    }
+}
+
+/// Serves a guest on this thread.
+pub fn enter(worker: &Rc<Worker>, visit: Visit, place: Place) {
+    let Visit { guest, told } = visit;
+    let server = &worker.server;
+    let Some(user) = server.acl.find(&guest.user) else {
+        told.send(Err(Dismissal::Unknown)).ok();
+        return;
+    };
+    let nowhere = Endpoint::Ip(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    let ends = (nowhere.clone(), nowhere);
+    let entered = server.clients.enter(place, ends, -1, user);
+    let client = entered.client.clone();
+    let stream = GuestStream {
+        replies: Vec::new(),
+        told: Some(told),
+    };
+    let connection = Connection::new(stream, worker.clone(), entered).of_guest(guest);
+    let task = tokio::task::spawn_local(connection.serve());
+    client.set_task(task.abort_handle());
+}
+
+/// Gathers replies. Nothing comes from there: the input is given otherwise.
+struct GuestStream {
+    replies: Vec<u8>,
+    /// Gone once they have been handed back.
+    told: Option<oneshot::Sender<Replies>>,
+}
+
+impl AsyncRead for GuestStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<IoResult<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for GuestStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<IoResult<usize>> {
+        if self.replies.len() + bytes.len() > MOST_REPLIES {
+            return Poll::Ready(Err(IoError::other(
+                "replies that are too long to hand back",
+            )));
+        }
+        self.replies.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// All has run.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        let replies = std::mem::take(&mut self.replies);
+        if let Some(told) = self.told.take() {
+            // The other node may be gone.
+            told.send(Ok(replies)).ok();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for GuestStream {
+    fn drop(&mut self) {
+        if let Some(told) = self.told.take() {
+            told.send(Err(Dismissal::BrokenOff)).ok();
+        }
+    }
+}
