@@ -338,11 +338,21 @@ fn clients_are_shown_the_cluster_alike_by_all_nodes() {
         .client()
         .line(&format!("CLUSTER GETKEYSINSLOT {at} 5"));
     assert_eq!(listed.items(), Some(&[Value::bulk("key:7")][..]));
+    let mut there = nodes[leader].client();
+    let told = error_of(&mut there, "MOVE key:7 1");
+    assert_eq!(told, "ERR MOVE is not allowed in cluster mode");
+    let told = error_of(&mut there, "SWAPDB 0 1");
+    assert_eq!(told, "ERR SWAPDB is not allowed in cluster mode");
+    let told = error_of(&mut there, "COPY key:7 {key:7}2 DB 1");
+    assert_eq!(
+        told,
+        "ERR Copying to another database is not allowed in cluster mode"
+    );
     let elsewhere = nodes[(leader + 1) % 3].client().line("GET key:7");
     let moved = format!("MOVED {at} {}", nodes[leader].addr());
     assert_eq!(text(&elsewhere), moved);
     let said = done(&["check", "--node", &nodes[0].addr()]);
-    assert_eq!(said.matches("hold the same").count(), 4, "{said}");
+    assert_eq!(said.matches("hold the same").count(), 5, "{said}");
 }
 
 #[test]
@@ -428,7 +438,7 @@ fn a_node_comes_and_another_goes() {
     all_there(&left, 0..400);
     settle(&left[0]);
     let said = done(&["check", "--node", &first]);
-    assert_eq!(said.matches("hold the same").count(), 4, "{said}");
+    assert_eq!(said.matches("hold the same").count(), 5, "{said}");
 }
 
 #[test]
@@ -492,7 +502,7 @@ fn regions_move_are_led_and_are_split_while_written_to() {
         assert!(status.contains(slots), "{status}");
     }
     let said = done(&["check", "--node", &first]);
-    assert_eq!(said.matches("hold the same").count(), 4, "{said}");
+    assert_eq!(said.matches("hold the same").count(), 5, "{said}");
     done(&["rebalance", "--node", &first]);
     settle(&nodes[0]);
     all_there(&nodes, 0..written);
@@ -540,7 +550,7 @@ fn a_server_alone_becomes_the_first_node() {
     ]);
     all_there(&nodes, 0..100);
     let said = done(&["check", "--node", &nodes[2].addr()]);
-    assert_eq!(said.matches("hold the same").count(), 2, "{said}");
+    assert_eq!(said.matches("hold the same").count(), 3, "{said}");
 }
 
 #[test]
@@ -565,4 +575,27 @@ fn two_servers_with_data_do_not_become_one_cluster() {
         &nodes[1].addr(),
     ];
     refused(&add, "holds data");
+}
+
+#[test]
+fn a_node_that_has_moved_is_found_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut nodes = vec![launch().start(), launch().start()];
+    nodes.push(launch().dir(dir.path()).start());
+    done(&["init", "--nodes", &addresses(&nodes), "--regions", "4"]);
+    settle(&nodes[0]);
+    fill(&nodes, 0..100);
+    // Both ports change, as the address of a machine would.
+    let mut moved = nodes.pop().expect("three nodes");
+    moved.kill9();
+    nodes.push(launch().dir(dir.path()).start());
+    let address = nodes[2].addr();
+    until("the map knows where it is", || {
+        let status = cluster(&["status", "--node", &nodes[0].addr()]).unwrap_or_default();
+        let mut rows = status.lines().map(|line| line.split_whitespace());
+        rows.any(|mut row| row.nth(2) == Some("yes") && row.next() == Some(&address))
+    });
+    settle(&nodes[2]);
+    all_there(&nodes, 0..100);
+    done(&["check", "--node", &address]);
 }

@@ -174,8 +174,9 @@ impl ClusterMap {
         Ok(effect)
     }
 
-    /// Every node must read what is written.
-    fn readable(&self, needed: u16) -> Result<(), Refusal> {
+    /// Every node must read what is written. Whoever proposes a change looks before, too: in the log it is read before it is
+    /// judged.
+    pub fn readable(&self, needed: u16) -> Result<(), Refusal> {
         let mut present = self.nodes().filter(|node| node.state != NodeState::Removed);
         match present.find(|node| node.version < needed) {
             None => Ok(()),

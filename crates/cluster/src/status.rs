@@ -6,7 +6,7 @@ use crate::balance::leader_counts;
 use crate::drive::{Step, Waiting};
 use crate::json::Json;
 use crate::map::ClusterMap;
-use crate::node::Node;
+use crate::node::{Node, NodeState};
 use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::region::{Duty, Region};
@@ -205,13 +205,26 @@ impl fmt::Display for Status<'_> {
                 .collect(),
         )?;
         writeln!(f)?;
+        let absent = map.nodes().filter(|node| {
+            node.state != NodeState::Removed && !self.observed.alive.contains(&node.id)
+        });
+        for node in absent {
+            writeln!(f, "node {} does not answer", node.id)?;
+        }
         for step in &self.plan.steps {
             writeln!(f, "next: {step}")?;
         }
         for (region, waiting) in &self.plan.waiting {
             writeln!(f, "region {region} waits: {waiting}")?;
         }
-        if *self.plan == Plan::default() {
+        let leaderless: Vec<&Region> = map
+            .regions()
+            .filter(|region| self.observed.leader(region).is_none())
+            .collect();
+        for region in &leaderless {
+            writeln!(f, "region {} has no leader", region.id)?;
+        }
+        if *self.plan == Plan::default() && leaderless.is_empty() {
             writeln!(f, "nothing is to be done")?;
         }
         Ok(())

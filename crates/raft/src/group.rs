@@ -153,6 +153,11 @@ impl Group {
             .is_none_or(|returned| now() - returned >= self.config.election_timeout)
     }
 
+    /// Whether it has neither a log nor a state.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.metrics(|metrics| metrics.last_log_index.is_none() && metrics.last_applied.is_none())
+    }
+
     /// Whether a quorum has been heard of lately.
     pub(crate) fn has_quorum(&self) -> bool {
         self.metrics(|metrics| {

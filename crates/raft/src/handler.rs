@@ -8,11 +8,14 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
+use tokio::sync::oneshot;
+
 use crate::consensus::{Types, log_id, raft_log_id, raft_vote, vote};
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::message::{Appended, Call, Candidacy, Request, Response};
 use crate::node::Node;
+use crate::runtime::spawn;
 
 impl Node {
     pub(crate) async fn answer(&self, request: Bytes) -> Bytes {
@@ -56,6 +59,13 @@ impl Group {
             Call::Vote(_) | Call::PreVote(_) if !self.votes() => {
                 Response::Refused("it has just come back".to_string())
             }
+            // Who knows nothing of a region that has a history may have known more, and have lost it with its disk: then it
+            // has promised what it does not know of. It votes again once a leader has brought it up to date.
+            Call::Vote(candidacy) | Call::PreVote(candidacy)
+                if self.knows_nothing() && candidacy.last.is_some_and(|last| last.term > 0) =>
+            {
+                Response::Refused("it knows nothing of the region yet".to_string())
+            }
             Call::Vote(candidacy) => voted(self.raft.vote(candidate(candidacy)).await),
             Call::PreVote(candidacy) => voted(self.raft.pre_vote(candidate(candidacy)).await),
             Call::Transfer { vote, to, last } => {
@@ -85,7 +95,18 @@ impl Group {
                 number,
                 bytes,
             } => self.incoming.piece(transfer, number, bytes).await,
-            Call::End { transfer, pieces } => self.incoming.end(&self.raft, transfer, pieces).await,
+            Call::End { transfer, pieces } => {
+                // Whoever asked may be gone before it is installed, and with it this task. The next one must wait for
+                // that, and not clear its place away.
+                let (told, answer) = oneshot::channel();
+                let group = self.clone();
+                spawn(async move {
+                    let response = group.incoming.end(&group.raft, transfer, pieces).await;
+                    told.send(response).ok();
+                });
+                let lost = || Response::Refused("it is about to end".to_string());
+                answer.await.unwrap_or_else(|_| lost())
+            }
             Call::Read => match self.confirm().await {
                 Ok(id) => Response::Read(id),
                 Err(error) => Response::Refused(error.to_string()),

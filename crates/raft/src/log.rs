@@ -255,21 +255,25 @@ impl Log {
             .ok_or_else(|| io::Error::other("the log is closed"))
     }
 
-    async fn synced(
+    /// Queues a write that has to be on the disk, at once; whoever awaits the rest knows that it is.
+    fn synced(
         &self,
         region: u64,
         state: &Arc<Mutex<Region>>,
         changes: Vec<Change>,
-    ) -> io::Result<()> {
+    ) -> impl Future<Output = io::Result<()>> + use<> {
         let (told, done) = oneshot::channel();
-        self.queue(Op {
+        let queued = self.queue(Op {
             region,
             state: state.clone(),
             number: self.next_write(),
             work: Work::Synced(changes, told),
-        })?;
-        done.await
-            .map_err(|_| io::Error::other("the log is closed"))?
+        });
+        async move {
+            queued?;
+            done.await
+                .map_err(|_| io::Error::other("the log is closed"))?
+        }
     }
 }
 

@@ -14,11 +14,16 @@ use openraft::raft::{
 use openraft::{OptionalSend, RaftNetworkV2};
 
 use crate::config::Config;
-use crate::consensus::{Place, RaftVote, Types, log_id, raft_log_id, raft_vote, vote};
+use crate::consensus::{
+    Place, RaftEntry, RaftVote, Types, log_id, raft_log_id, raft_vote, size, vote,
+};
 use crate::message::{Appended, Call, Candidacy, Request, Response};
 use crate::snapshot;
 use crate::state_machine::SnapshotData;
 use crate::transport::{CallError, Transport};
+
+/// The slowest network and disk that are waited for, in bytes per second.
+const SLOWEST: u64 = 1024 * 1024;
 
 type Rpc<T> = Result<T, RPCError<Types>>;
 
@@ -103,6 +108,12 @@ impl Peer {
     }
 }
 
+/// How much longer a message may take for what it carries: to give up on a long one and send it again would never end.
+fn carrying(entries: &[RaftEntry]) -> Duration {
+    let bytes: u64 = entries.iter().map(size).sum();
+    Duration::from_millis(bytes * 1000 / SLOWEST)
+}
+
 fn unreachable(why: impl ToString) -> RPCError<Types> {
     Unreachable::from_string(why).into()
 }
@@ -122,7 +133,7 @@ impl RaftNetworkV2<Types> for Peer {
         // What is to be written to a slow disk may take longer than to say that one is there.
         let limit = match rpc.entries.is_empty() {
             true => option.soft_ttl(),
-            false => self.config.election_timeout,
+            false => self.config.election_timeout + carrying(&rpc.entries),
         };
         let call = Call::append(
             vote(&rpc.vote),

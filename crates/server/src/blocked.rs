@@ -355,7 +355,7 @@ impl Waiter {
                 database: self.database,
                 protocol: self.protocol,
                 client: self.client.id,
-                from_replica: false,
+                from_replica: None,
             };
             if !held.try_extend(&call.request()) {
                 self.end(Ending::Retry);

@@ -743,15 +743,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether a command that does not run over a turn now is about a slot of this node; others are asked when they do.
     fn check_route(&self, command: &Command, args: &Args<'_>) -> Result<(), Error> {
         let is_queued = self.is_queued(command);
-        if is_queued && self.forwards() {
+        // A script has to be known where it runs, and not here.
+        let is_unit = matches!(command.handler, Handler::Unit(_));
+        if (is_queued || is_unit) && self.forwards() {
             return route::slot_of(command, args).get().map(drop);
         }
-        if !is_queued && !matches!(command.handler, Handler::Session(_)) {
+        if !is_queued && !is_unit && !matches!(command.handler, Handler::Session(_)) {
             return Ok(());
         }
         match route::of_call(&self.session.server, command, args) {
-            // It may be known when the transaction runs.
-            Err(Detour::Wait(_)) if is_queued => Ok(()),
+            // It may be known when it runs.
+            Err(Detour::Wait(_)) if is_queued || is_unit => Ok(()),
             region => Ok(region.map(drop)?),
         }
     }

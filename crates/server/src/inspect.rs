@@ -87,7 +87,7 @@ fn open(dir: &Path) -> Result<Engine, String> {
 }
 
 /// Who listened has gone: that is no failure of ours.
-fn told(outcome: io::Result<()>) -> Result<(), String> {
+pub fn told(outcome: io::Result<()>) -> Result<(), String> {
     match outcome {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.to_string()),
         _ => Ok(()),

@@ -160,8 +160,15 @@ fn run_everywhere(
         }
     }
     held.let_go();
+    let done = served.iter().filter(|(_, told)| told.is_ok()).count();
     settle_served(served);
-    result
+    match result {
+        // To try again would empty them once more, with what has come meanwhile.
+        Err(error) if done > 0 => Err(Error::reply(format!(
+            "INDOUBT it was done for some slots and not for others: {error}"
+        ))),
+        result => result,
+    }
 }
 
 /// What was read, unless others may have changed it while it was read.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn_store::{Error, Region, Result, slot};
 
-use crate::cluster::gate::Unready;
+use crate::cluster::gate::{Patience, Unready};
 use crate::command::{Args, Command};
 use crate::server::Server;
 use crate::unit::Unit;
@@ -130,8 +130,11 @@ fn of_slot(
 
 /// Makes sure that what is read in the region is the latest: nobody else can have been chosen to lead it.
 #[inline]
-pub fn confirmed(server: &Server, region: &Region) -> Result<(), Detour> {
-    if region.id() == server.store.home().id() || region.may_read() == Some(true) {
+pub fn confirmed(server: &Server, region: &Region, patience: &Patience) -> Result<(), Detour> {
+    if region.id() == server.store.home().id()
+        || region.may_read() == Some(true)
+        || patience.is_confirmed(region)
+    {
         return Ok(());
     }
     Err(Detour::Wait(Unready::Unconfirmed(region.id())))

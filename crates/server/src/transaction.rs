@@ -142,7 +142,7 @@ impl Exec {
                     database: session.database,
                     protocol: session.protocol,
                     client: session.client.id,
-                    from_replica: false,
+                    from_replica: None,
                 };
                 request.join(call.request());
             });

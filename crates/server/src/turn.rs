@@ -27,7 +27,7 @@ use cairn_store::{
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
-use crate::cluster::gate::Unready;
+use crate::cluster::gate::{Patience as Waited, Unready};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
 use crate::route::{self, Detour};
@@ -195,8 +195,8 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
-    /// It reads, and a replica will do that another node leads.
-    pub from_replica: bool,
+    /// It reads, and this replica will do, which another node leads and which has caught up.
+    pub from_replica: Option<Arc<Region>>,
 }
 
 impl Call<'_> {
@@ -260,12 +260,17 @@ impl Worker {
     }
 
     /// The arguments to wait with, where they speak of this moment.
-    pub fn fix(&self, blocking: &Blocking, call: &Call<'_>) -> Result<Option<OwnedArgs>, Unready> {
+    pub fn fix(
+        &self,
+        blocking: &Blocking,
+        call: &Call<'_>,
+        waited: &Waited,
+    ) -> Result<Option<OwnedArgs>, Unready> {
         let Some(fixed) = blocking.fixed else {
             return Ok(None);
         };
         let mut turns = self.turns.borrow_mut();
-        let turn = match self.turn_of(&mut turns, call) {
+        let turn = match self.turn_of(&mut turns, call, waited) {
             Ok(turn) => turn,
             Err(Detour::Wait(unready)) => return Err(unready),
             // What cannot be run here is refused when it is to run.
@@ -280,14 +285,23 @@ impl Worker {
 
     /// Runs a command over the current turn, and appends its reply to `out`. A handler that panics has
     /// done nothing. It is `now`, or was just so.
-    pub fn run(self: &Rc<Self>, call: &Call<'_>, now: Moment, out: &mut Vec<u8>) -> Step {
+    pub fn run(
+        self: &Rc<Self>,
+        call: &Call<'_>,
+        waited: &Waited,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let mut turns = self.turns.borrow_mut();
-        let turn = match self.turn_of(&mut turns, call) {
+        let turn = match self.turn_of(&mut turns, call, waited) {
             Ok(turn) => turn,
             Err(Detour::Wait(unready)) => return Step::Unready(unready),
             Err(Detour::Refused(error)) => return finish(call, Err(error), out),
         };
-        let region = call.from_replica.then(|| turn.txn.region().clone());
+        let region = call
+            .from_replica
+            .is_some()
+            .then(|| turn.txn.region().clone());
         let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
             None => None,
             Some(Ok(still)) => still,
@@ -335,22 +349,29 @@ impl Worker {
 
     /// The part of the turn that a command is for.
     #[inline]
-    fn turn_of<'t>(&self, turns: &'t mut Turns, call: &Call<'_>) -> Result<&'t mut Turn, Detour> {
+    fn turn_of<'t>(
+        &self,
+        turns: &'t mut Turns,
+        call: &Call<'_>,
+        waited: &Waited,
+    ) -> Result<&'t mut Turn, Detour> {
         if !self.is_replicated {
             return Ok(&mut turns.home);
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
-        if call.from_replica {
-            let region = route::of_read(&self.server, call.command, &call.args)?;
-            if !region.is_led() {
-                return Ok(turns.enter(self.store(), &region));
-            }
+        // If it is another by now, after a split, that one may be of the past.
+        if let Some(replica) = &call.from_replica
+            && let Ok(region) = route::of_read(&self.server, call.command, &call.args)
+            && Arc::ptr_eq(&region, replica)
+            && !region.is_led()
+        {
+            return Ok(turns.enter(self.store(), &region));
         }
         let region = route::of_call(&self.server, call.command, &call.args)?;
         let turn = turns.enter(self.store(), &region);
         // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
-        route::confirmed(&self.server, &region)?;
+        route::confirmed(&self.server, &region, waited)?;
         Ok(turn)
     }
 
@@ -450,12 +471,13 @@ impl Worker {
         unit: &mut dyn Unit,
         session: &mut Session,
         request: &Request,
+        waited: &Waited,
         out: &mut Vec<u8>,
     ) -> Step {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.is_replicated {
             false => &mut turns.home,
-            true => match self.turn_of_unit(&mut turns, unit) {
+            true => match self.turn_of_unit(&mut turns, unit, waited) {
                 Ok(turn) => turn,
                 Err(Detour::Wait(unready)) => return Step::Unready(unready),
                 Err(Detour::Refused(error)) => {
@@ -487,7 +509,7 @@ impl Worker {
             Err(Error::TooLong) => Step::TooLong,
             Err(Error::Unlatched) if self.is_elsewhere(unit, turn.txn.region()) => {
                 drop(turns);
-                self.run_unit(unit, session, request, out)
+                self.run_unit(unit, session, request, waited, out)
             }
             Err(Error::Unlatched) => Step::Alone,
             Err(error) => {
@@ -507,11 +529,12 @@ impl Worker {
         &self,
         turns: &'t mut Turns,
         unit: &dyn Unit,
+        waited: &Waited,
     ) -> Result<&'t mut Turn, Detour> {
         turns.current = None;
         let region = route::of_unit(&self.server, unit)?;
         let turn = turns.enter(self.store(), &region);
-        route::confirmed(&self.server, &region)?;
+        route::confirmed(&self.server, &region, waited)?;
         Ok(turn)
     }
 

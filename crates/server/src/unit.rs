@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
-            from_replica: false,
+            from_replica: None,
         };
         if command.is_irrevocable() {
             self.make_final()?;

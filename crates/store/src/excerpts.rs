@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::key::Key;
+use crate::txn::ReadTxn;
 
 /// Fewer elements than this are found as quickly.
 const LEAST: u64 = 16;
@@ -143,7 +144,14 @@ impl Excerpts {
     }
 
     /// Keeps what was read, all of it. The list's latch has been held since it was asked for.
-    pub(crate) fn keep(&self, key: &Key, version: u64, indexes: Range<u64>, excerpt: Excerpt) {
+    pub(crate) fn keep(
+        &self,
+        txn: &ReadTxn,
+        key: &Key,
+        version: u64,
+        indexes: Range<u64>,
+        excerpt: Excerpt,
+    ) {
         if excerpt.memory() > self.budget / LARGEST_SHARE {
             return;
         }
@@ -152,7 +160,10 @@ impl Excerpts {
             indexes,
             read: Some(Arc::new(excerpt)),
         };
-        self.put(&mut self.table.lock(), key, known);
+        let mut table = self.table.lock();
+        if txn.may_keep() {
+            self.put(&mut table, key, known);
+        }
     }
 
     /// An element of the list is about to change. The list's latch is held, exclusively.

@@ -150,7 +150,7 @@ impl List {
                     show(element);
                 });
                 if are_all {
-                    excerpts.keep(&self.key, self.version, indexes, excerpt);
+                    excerpts.keep(txn, &self.key, self.version, indexes, excerpt);
                 }
                 are_all
             }

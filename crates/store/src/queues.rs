@@ -212,9 +212,18 @@ impl Queues {
         }
     }
 
-    /// Fills a queue, new or not, and forgets others that there is no more room for.
-    fn fill(&self, key: &Key, version: u64, fill: impl FnOnce(&mut Queue)) {
+    /// Fills a queue, new or not, and forgets others that there is no more room for. `may_keep` is asked under the lock.
+    fn fill(
+        &self,
+        key: &Key,
+        version: u64,
+        may_keep: impl FnOnce() -> bool,
+        fill: impl FnOnce(&mut Queue),
+    ) {
         let table = &mut *self.table.lock();
+        if !may_keep() {
+            return;
+        }
         let (keys, total) = (&mut table.keys, &mut table.memory);
         let queue = keys
             .entry(key.metadata().into())
@@ -270,8 +279,16 @@ impl Queues {
     }
 
     /// What such a walk has found.
-    pub(crate) fn extend(&self, key: &Key, version: u64, direction: Direction, walk: LookAhead) {
-        self.fill(key, version, |queue| queue.run(direction).extend(walk));
+    pub(crate) fn extend(
+        &self,
+        key: &Key,
+        version: u64,
+        may_keep: impl FnOnce() -> bool,
+        direction: Direction,
+        walk: LookAhead,
+    ) {
+        let extend = |queue: &mut Queue| queue.run(direction).extend(walk);
+        self.fill(key, version, may_keep, extend);
     }
 
     /// A sorted set has a new element.
@@ -288,8 +305,14 @@ impl Queues {
     }
 
     /// What is popped next from a set.
-    pub(crate) fn fill_pool(&self, key: &Key, version: u64, pool: Pool) {
-        self.fill(key, version, |queue| queue.pool = pool);
+    pub(crate) fn fill_pool(
+        &self,
+        key: &Key,
+        version: u64,
+        may_keep: impl FnOnce() -> bool,
+        pool: Pool,
+    ) {
+        self.fill(key, version, may_keep, |queue| queue.pool = pool);
     }
 
     /// A set has a new member; it had `size` before.
@@ -311,7 +334,7 @@ mod tests {
         for number in 0..count {
             shuffle.add(&number.to_be_bytes());
         }
-        queues.fill_pool(key, 1, shuffle.finish());
+        queues.fill_pool(key, 1, || true, shuffle.finish());
     }
 
     fn is_known(queues: &Queues, key: &Key) -> bool {
@@ -334,7 +357,7 @@ mod tests {
         assert!(is_known(&queues, &key));
         assert_eq!(queues.take_any(&key, 2), None);
         assert_eq!(queues.take_any(&Key::new(2, b"set"), 1), None);
-        queues.fill_pool(&key, 2, Pool::default());
+        queues.fill_pool(&key, 2, || true, Pool::default());
         assert!(!is_known(&queues, &key));
         assert_eq!(memory(&queues), 0);
         fill(&queues, &key, 10);

@@ -191,12 +191,15 @@ impl Ranks {
     }
 
     /// Keeps a ranking, new or grown, and forgets others that there is no more room for. It stays itself in any
-    /// case: blocks are never so many that it would be too large.
-    fn keep(&self, ranking: &Arc<Ranking>) {
+    /// case: blocks are never so many that it would be too large. `may_keep` is asked under the lock.
+    fn keep(&self, ranking: &Arc<Ranking>, may_keep: impl FnOnce() -> bool) {
         let memory = ranking.directory.read().memory();
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         ranking.used.store(now, Ordering::Relaxed);
         let mut known = self.known.lock();
+        if !may_keep() {
+            return;
+        }
         known.remove(&ranking.key);
         known.memory += memory;
         let kept = (ranking.clone(), memory);

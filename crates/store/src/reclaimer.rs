@@ -19,7 +19,7 @@ use cairn_encoding::metadata::{Body, Metadata};
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::stream::{self, Id};
 use cairn_encoding::system::{SystemKey, SystemKind};
-use cairn_engine::{Family, Rows};
+use cairn_engine::{EngineError, Family, Rows};
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
@@ -198,11 +198,34 @@ impl Store {
                 if !std::mem::replace(&mut is_synced, true) {
                     self.engine().sync()?;
                 }
-                self.engine().drop_range(&[family], &lower, &upper)?;
+                let dropped = self.while_placed(region, || {
+                    self.engine().drop_range(&[family], &lower, &upper)
+                });
+                if !dropped? {
+                    return Ok(());
+                }
                 self.engine().compact_range(family, &lower, &upper);
             }
         }
         Ok(())
+    }
+
+    /// Does something that was decided by a region, unless that has been taken away or cut since: rows that come in its place
+    /// are not what was judged. False if it was not done.
+    fn while_placed(
+        &self,
+        region: &Region,
+        act: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<bool> {
+        // Before rows are replaced their region is taken away, and that has to wait.
+        let _alone = self.leadership().lock();
+        let regions = self.regions();
+        let placed = regions.with_id(region.id());
+        let is_placed = placed.is_some_and(|placed| std::ptr::eq(&**placed, region));
+        if is_placed {
+            act()?;
+        }
+        Ok(is_placed)
     }
 
     /// What is not listed any more is not dropped by anybody. So other replicas get some time to see it: each drops its
@@ -288,7 +311,7 @@ impl Store {
             }
         }
         if !ranges.is_empty() {
-            self.drop_ranges(ranges)?;
+            self.drop_ranges(&regions, ranges)?;
             self.reclaimer().ledger.note_dropped(dropped);
         }
         Ok(!noted.is_empty())
@@ -360,7 +383,7 @@ impl Store {
             self.end_search(family, met);
         }
         if !dead.is_empty() {
-            self.drop_ranges(dead)?;
+            self.drop_ranges(&regions, dead)?;
         }
         Ok(place)
     }
@@ -377,12 +400,17 @@ impl Store {
         }
     }
 
-    fn drop_ranges(&self, mut ranges: Vec<DeadRange>) -> Result<()> {
+    fn drop_ranges(&self, regions: &Regions, mut ranges: Vec<DeadRange>) -> Result<()> {
         let engine = self.engine();
         engine.sync()?;
         let is_whole = |range: &&DeadRange| range.is_whole_version;
         for range in ranges.iter().filter(is_whole) {
-            engine.drop_range(&[range.family], &range.lower, &range.upper)?;
+            let Some(region) = regions.of_row(&range.lower) else {
+                continue;
+            };
+            self.while_placed(region, || {
+                engine.drop_range(&[range.family], &range.lower, &range.upper)
+            })?;
         }
         let versions = ranges.iter().filter(is_whole).count() as u64;
         // A compaction costs something however little it has to do: those that are near each other share one.

@@ -55,7 +55,8 @@ impl Lead {
         self.committer.may_read()
     }
 
-    pub(crate) fn commit(&self, batch: Batch) -> Commit {
+    /// Commits a batch that was evaluated under this lead. Most go through a transaction.
+    pub fn commit(&self, batch: Batch) -> Commit {
         if self.is_over() {
             return Commit::Done(Err(EngineError::Outdated));
         }

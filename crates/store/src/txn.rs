@@ -393,6 +393,20 @@ impl ReadTxn {
         self.lead.as_ref()
     }
 
+    /// Whether what it reads may be kept in memory: where others lead they change it without telling. Asked under the lock of
+    /// what it is kept in: a lead is over before that is cleared.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.lead.as_ref().is_some_and(|lead| !lead.is_over())
+    }
+
+    /// An error if it can no longer be committed: what it looks for in memory may not be there any more.
+    pub(crate) fn check_lead(&self) -> Result<()> {
+        match self.may_keep() {
+            true => Ok(()),
+            false => Err(EngineError::Outdated.into()),
+        }
+    }
+
     /// Whether it began in the region's present term.
     pub fn is_of_this_term(&self) -> bool {
         match &self.lead {

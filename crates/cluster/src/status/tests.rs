@@ -38,6 +38,7 @@ region  slots       epoch  leader  replicas on nodes
 1       0-8191      1      1       1 2 3 4 (learns, 5000 behind)
 2       8192-16383  1      4       4 1 2
 
+node 2 does not answer
 region 1 waits: for replica 10 to catch up, which is 5000 entries behind
 ";
     assert_eq!(status.to_string(), expected);
@@ -49,4 +50,24 @@ region 1 waits: for replica 10 to catch up, which is 5000 entries behind
         json.contains(r#"{"id":10,"node":4,"duty":"learner","lag":5000}"#),
         "{json}"
     );
+}
+
+#[test]
+fn a_region_without_a_leader_is_not_well() {
+    let map = founded(3, 2, 3);
+    let mut observed = obedient(&map);
+    let told = |observed: &Observed| {
+        let plan = plan(&map, observed, Limits::default());
+        let status = Status {
+            map: &map,
+            observed,
+            plan: &plan,
+        };
+        status.to_string()
+    };
+    assert!(!told(&observed).contains("no leader"));
+    observed.groups.clear();
+    let told = told(&observed);
+    assert!(told.contains("region 2 has no leader"), "{told}");
+    assert!(!told.contains("nothing is to be done"), "{told}");
 }

@@ -20,13 +20,14 @@ use crate::liveness::{Fate, Liveness, Part};
 
 /// What the `meta` family says that all replicas must agree on. Which databases are still to be reclaimed, and whether
 /// there are old strings left, each may know better than others.
-const COMPARED: [SystemKind; 6] = [
+const COMPARED: [SystemKind; 7] = [
     SystemKind::RegionDescriptor,
     SystemKind::Database,
     SystemKind::NextIndex,
     SystemKind::Maxima,
     SystemKind::Watermark,
     SystemKind::Library,
+    SystemKind::ClusterMap,
 ];
 
 impl Regions {

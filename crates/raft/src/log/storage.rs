@@ -294,14 +294,19 @@ impl RaftLogStorage<Types> for RegionLog {
             None => None,
             Some(last) => Some(self.place(log_id(&last))?),
         };
-        let mut state = self.state.lock();
-        let change = Change::DeleteEntries {
-            region: self.region,
-            from: last.map_or(state.first_index(), |last| last.id.index + 1),
-            to: state.next_index(),
+        let truncated = {
+            let mut state = self.state.lock();
+            let change = Change::DeleteEntries {
+                region: self.region,
+                from: last.map_or(state.first_index(), |last| last.id.index + 1),
+                to: state.next_index(),
+            };
+            state.truncate(last);
+            // What takes the place of these entries may be applied before it is on the disk itself, and a state that a log
+            // contradicts cannot be started again. A state that is ahead of its log can.
+            self.log.synced(self.region, &self.state, vec![change])
         };
-        state.truncate(last);
-        self.unsynced(&state, vec![change])
+        truncated.await
     }
 
     /// openraft purges also when it has only begun to install a snapshot. A crash before that is done must find the log.

@@ -118,7 +118,8 @@ fn a_node_that_comes_back_is_found_again() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         caller.set_address(2, "127.0.0.1:1".to_string());
-        assert!(ask(&caller, "who").await.is_err());
+        let unsent = ask(&caller, "who").await;
+        assert!(matches!(unsent, Err(CallError::NotSent(_))), "{unsent:?}");
         caller.set_address(2, address.to_string());
         let echo: Arc<dyn Service> = Arc::new(Echo::default());
         let server = Tcp::new(identity(2, "secret"));
@@ -135,6 +136,19 @@ fn without_a_secret_only_this_machine_is_served() {
         let echo: Arc<dyn Service> = Arc::new(Echo::default());
         let served = Tcp::new(identity(2, "")).serve(listener, echo).await;
         assert!(served.is_err());
+    });
+}
+
+#[test]
+fn what_was_sent_may_have_been_served() {
+    Runtime::run(async {
+        let (caller, _, serving) = pair("secret").await;
+        ask(&caller, "who").await.unwrap();
+        let slow = tokio::spawn(caller.call(2, Bytes::from("slow"), 5 * SECOND));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        serving.abort();
+        let lost = slow.await.unwrap();
+        assert!(matches!(lost, Err(CallError::Unreachable(_))), "{lost:?}");
     });
 }
 

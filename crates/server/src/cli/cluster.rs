@@ -9,14 +9,21 @@ mod client;
 mod init;
 mod waiting;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use cairn_cluster::Change;
 use clap::Subcommand;
 
+use crate::inspect::told;
 use client::{Address, Client, Connecting, Fields, text_of};
 use init::{Newcomer, invite};
 use waiting::{Until, wait, wait_briefly};
+
+/// Tells what came of it.
+fn say(line: impl std::fmt::Display) -> Result<(), String> {
+    told(writeln!(io::stdout().lock(), "{line}"))
+}
 
 #[derive(Subcommand)]
 pub enum Cluster {
@@ -145,7 +152,7 @@ impl Cluster {
             Cluster::KeepNode { at, id } => {
                 at.connect()?
                     .ask(&["CAIRN.CLUSTER", "KEEP-NODE", &id.to_string()])?;
-                println!("node {id} stays");
+                say(format_args!("node {id} stays"))?;
             }
             Cluster::MoveRegion {
                 at,
@@ -164,20 +171,18 @@ impl Cluster {
                 let balance = if off { "OFF" } else { "ON" };
                 at.connect()?
                     .ask(&["CAIRN.CLUSTER", "REBALANCE", balance])?;
-                println!(
-                    "{}",
-                    match off {
-                        true => "replicas and leaders stay where they are",
-                        false =>
-                            "replicas and leaders are spread evenly; see `cairn cluster status`",
-                    }
-                );
+                say(match off {
+                    true => "replicas and leaders stay where they are",
+                    false => "replicas and leaders are spread evenly; see `cairn cluster status`",
+                })?;
             }
             Cluster::Configure { at, replicas } => {
                 let replicas = replicas.to_string();
                 at.connect()?
                     .ask(&["CAIRN.CLUSTER", "CONFIGURE", "REPLICAS", &replicas])?;
-                println!("each region is to have {replicas} replicas; see `cairn cluster status`");
+                say(format_args!(
+                    "each region is to have {replicas} replicas; see `cairn cluster status`"
+                ))?;
             }
             Cluster::SplitRegion {
                 at,
@@ -196,8 +201,7 @@ fn status(at: &At, json: bool) -> Result<(), String> {
         true => client.ask(&["CAIRN.CLUSTER", "STATUS", "JSON"])?,
         false => client.ask(&["CAIRN.CLUSTER", "STATUS"])?,
     };
-    println!("{}", text_of(&told).trim_end());
-    Ok(())
+    say(text_of(&told).trim_end())
 }
 
 fn add_node(at: &At, new: &Address) -> Result<(), String> {
@@ -213,6 +217,9 @@ fn add_node(at: &At, new: &Address) -> Result<(), String> {
     }
     newcomer.must_be_able_to_join(&cluster)?;
     let nodes = nodes(&mut client)?;
+    if let Some(node) = nodes.iter().find(|node| node.text("state") != "removed") {
+        newcomer.must_be_as_near_as(node)?;
+    }
     // It may have been let in before, without hearing of it.
     let known = nodes
         .iter()
@@ -232,7 +239,9 @@ fn add_node(at: &At, new: &Address) -> Result<(), String> {
     };
     let nodes = self::nodes(&mut client)?;
     invite(newcomer, &cluster, id, &nodes)?;
-    println!("{new} is node {id}; replicas are moved to it, see `cairn cluster status`");
+    say(format_args!(
+        "{new} is node {id}; replicas are moved to it, see `cairn cluster status`"
+    ))?;
     Ok(())
 }
 
@@ -266,9 +275,11 @@ fn remove_node(at: &At, id: u64, waits: bool) -> Result<(), String> {
                 )),
             })
         })?;
-        println!("node {id} is removed, and can be stopped");
+        say(format_args!("node {id} is removed, and can be stopped"))?;
     } else {
-        println!("node {id} is drained; see `cairn cluster status`");
+        say(format_args!(
+            "node {id} is drained; see `cairn cluster status`"
+        ))?;
     }
     Ok(())
 }
@@ -288,7 +299,9 @@ fn move_region(at: &At, id: u64, from: u64, to: u64, waits: bool) -> Result<(), 
     let [id_word, from_word, to_word] = &words;
     client.ask(&["CAIRN.CLUSTER", "MOVE-REGION", id_word, from_word, to_word])?;
     if !waits {
-        println!("region {id} moves; see `cairn cluster status`");
+        say(format_args!(
+            "region {id} moves; see `cairn cluster status`"
+        ))?;
         return Ok(());
     }
     wait(at, client, |client| {
@@ -301,7 +314,9 @@ fn move_region(at: &At, id: u64, from: u64, to: u64, waits: bool) -> Result<(), 
             false => Until::Later(format!("region {id} is being moved to node {to}")),
         })
     })?;
-    println!("region {id} has moved from node {from} to node {to}");
+    say(format_args!(
+        "region {id} has moved from node {from} to node {to}"
+    ))?;
     Ok(())
 }
 
@@ -310,7 +325,7 @@ fn transfer_leader(at: &At, id: u64, to: u64, waits: bool) -> Result<(), String>
     let words = [id, to].map(|number| number.to_string());
     client.ask(&["CAIRN.CLUSTER", "TRANSFER-LEADER", &words[0], &words[1]])?;
     if !waits {
-        println!("node {to} is to lead region {id}");
+        say(format_args!("node {to} is to lead region {id}"))?;
         return Ok(());
     }
     wait_briefly(at, client, |client| {
@@ -320,7 +335,7 @@ fn transfer_leader(at: &At, id: u64, to: u64, waits: bool) -> Result<(), String>
             false => Until::Later(format!("node {to} does not lead region {id} yet")),
         })
     })?;
-    println!("node {to} leads region {id}");
+    say(format_args!("node {to} leads region {id}"))?;
     Ok(())
 }
 
@@ -330,7 +345,9 @@ fn split_region(at: &At, id: u64, slot: u16, waits: bool) -> Result<(), String> 
     let new = client.ask(&["CAIRN.CLUSTER", "SPLIT-REGION", &id_word, &slot_word])?;
     let new = text_of(&new);
     if !waits {
-        println!("region {id} is split at slot {slot}; the new one will be region {new}");
+        say(format_args!(
+            "region {id} is split at slot {slot}; the new one will be region {new}"
+        ))?;
         return Ok(());
     }
     wait_briefly(at, client, |client| {
@@ -342,6 +359,8 @@ fn split_region(at: &At, id: u64, slot: u16, waits: bool) -> Result<(), String> 
             None => Until::Later(format!("region {id} is not split yet")),
         })
     })?;
-    println!("region {id} is split at slot {slot}; the new one is region {new}");
+    say(format_args!(
+        "region {id} is split at slot {slot}; the new one is region {new}"
+    ))?;
     Ok(())
 }

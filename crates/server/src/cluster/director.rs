@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use cairn_cluster::{
     Change, Effect, Limits, MAP_REGION, NEWEST, NodeState, Progress, Split, Step, drive, plan,
 };
-use cairn_raft::{Member, Membership, Outcome, Role};
+use cairn_engine::EngineError;
+use cairn_raft::{CallError, Member, Membership, Outcome, Role};
 use cairn_store::Request;
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
 
-use super::machine::{change_entry, rows_entry};
+use super::machine::change_entry;
 use super::node::ClusterNode;
 use super::post::{Answer, Letter};
 use super::publish;
@@ -66,16 +67,21 @@ impl ClusterNode {
         let map = self.map();
         let region = map.region(MAP_REGION);
         let leader = region.and_then(|region| self.observed().leader(region));
-        let Some(leader) = leader.filter(|leader| *leader != self.id()) else {
-            return Ok(None);
+        // Whom nobody reaches hears of no leader, but can ask: its address may be what has changed.
+        let asked = match leader.filter(|leader| *leader != self.id()) {
+            Some(leader) => vec![leader],
+            None => self.others(),
         };
         let letter = Letter::Change(bytes.to_vec());
-        match self.post().call(leader, &letter, PATIENCE).await {
-            Ok(Answer::Changed(answer)) => Ok(Some(answer)),
-            Ok(Answer::NotHere) => Ok(None),
-            Ok(Answer::Refused(why)) => Err(ChangeError::Refused(why)),
-            Ok(_) | Err(_) => Err(ChangeError::Unknown),
+        for node in asked {
+            match self.post().call(node, &letter, PATIENCE).await {
+                Ok(Answer::Changed(answer)) => return Ok(Some(answer)),
+                Ok(Answer::Refused(why)) => return Err(ChangeError::Refused(why)),
+                Ok(Answer::NotHere) | Err(CallError::NotSent(_)) => {}
+                Ok(_) | Err(_) => return Err(ChangeError::Unknown),
+            }
         }
+        Ok(None)
     }
 
     /// The same if this node leads region 0.
@@ -87,6 +93,11 @@ impl ClusterNode {
         let Some(descriptor) = descriptor else {
             return Ok(None);
         };
+        // What some node cannot read must not come into the log: it would have to stop there, for good.
+        let refused = |why: String| ChangeError::Refused(why);
+        let change = Change::decode(bytes).map_err(|error| refused(error.to_string()))?;
+        let readable = self.map().readable(change.version());
+        readable.map_err(|refusal| refused(refusal.to_string()))?;
         let entry = change_entry(bytes);
         let proposed = self.raft.propose(MAP_REGION, term, descriptor.epoch, entry);
         match proposed.await {
@@ -241,38 +252,24 @@ impl ClusterNode {
     async fn split(self: &Arc<Self>, region: u64, term: u64, split: Split) -> Result<(), String> {
         let status = self.raft.status(region).ok_or("it is not here")?;
         let placed = self.placed(region).ok_or("it is not placed")?;
+        let lead = placed.lead().filter(|lead| lead.term() == term);
+        let lead = lead.ok_or("it is not led here")?;
         // Others may lead the new region as soon as they have applied this, and before this node has.
         let lease = self.raft.suspend_lease(region);
         // What is under way is applied before, and nothing is evaluated until the split is.
         let held = self.store.latches().acquire(Request::everything()).await;
-        let renamed = |replica: &u64| split.replicas.get(replica).copied();
-        let configs = status.membership.configs.iter();
-        let configs: Option<Vec<_>> = configs
-            .map(|voters| voters.iter().map(renamed).collect())
-            .collect();
-        let nodes = status.membership.nodes.iter();
-        let nodes: Option<BTreeMap<u64, u64>> = nodes
-            .map(|(replica, node)| Some((renamed(replica)?, *node)))
-            .collect();
-        let (Some(configs), Some(nodes)) = (configs, nodes) else {
-            return Err("its members are not those of which the map knows".to_string());
-        };
-        let members = Membership { configs, nodes };
+        let members = renamed(&status.membership, &split.replicas);
+        let members = members.ok_or("its members are not those of which the map knows")?;
         let regions = self.regions.clone();
         let (at, new) = (split.at, split.region);
         let batch = tokio::task::spawn_blocking(move || regions.split(region, at, new, members));
         let batch = batch.await.map_err(|error| error.to_string())?;
         let batch = batch.map_err(|error| error.to_string())?;
-        let (version, timestamp_ms) = self.store.clock().maxima();
-        let maxima = cairn_engine::Maxima {
-            version,
-            timestamp_ms,
-        };
-        let entry = rows_entry(region, &batch, maxima);
-        let outcome = self.raft.propose(region, term, placed.epoch(), entry).await;
+        // By the lead, which refuses it if something that came before may still be applied.
+        let outcome = lead.commit(batch).await;
         drop(held);
         match outcome {
-            Outcome::Applied { .. } => {
+            Ok(()) => {
                 drop(lease);
                 for millis in STANDS {
                     sleep(Duration::from_millis(millis)).await;
@@ -282,7 +279,7 @@ impl ClusterNode {
                 }
                 Ok(())
             }
-            Outcome::Unknown => {
+            Err(EngineError::InDoubt) => {
                 // It may be applied later. For as long as this term goes on, it asks before it reads.
                 let node = self.clone();
                 self.spawn(async move {
@@ -295,7 +292,7 @@ impl ClusterNode {
                 });
                 Err("it is not known whether it was split".to_string())
             }
-            other => Err(format!("{other:?}")),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -315,8 +312,45 @@ impl ClusterNode {
             addresses: addresses.clone(),
             version: NEWEST,
         };
-        if let Err(error) = self.change(change).await {
-            tracing::warn!("the cluster does not know where this node is: {error}");
+        if let Err(why) = self.announce(&change).await {
+            tracing::warn!("the cluster does not know where this node is: {why}");
         }
     }
+
+    /// Changes what the map says of this node. Who has moved is reached by nobody, and so hears of no leader: it asks everybody.
+    /// To do so twice does no harm.
+    async fn announce(&self, change: &Change) -> Result<(), String> {
+        let bytes = change.encode();
+        let mut answer = self.change_here(&bytes).await.ok().flatten();
+        for node in self.others() {
+            if answer.is_some() {
+                break;
+            }
+            let letter = Letter::Change(bytes.clone());
+            answer = match self.post().call(node, &letter, BETWEEN_LOOKS).await {
+                Ok(Answer::Changed(answer)) => Some(answer),
+                _ => None,
+            };
+        }
+        match answer.map(|answer| Effect::read_answer(&answer)) {
+            Some(Ok(Ok(_))) => Ok(()),
+            Some(Ok(Err(why))) => Err(why),
+            _ => Err("nobody who leads its map has answered".to_string()),
+        }
+    }
+}
+
+/// The members of a new region: a replica beside each that there is.
+fn renamed(members: &Membership, replicas: &BTreeMap<u64, u64>) -> Option<Membership> {
+    let renamed = |replica: &u64| replicas.get(replica).copied();
+    let configs = members.configs.iter();
+    let nodes = members.nodes.iter();
+    Some(Membership {
+        configs: configs
+            .map(|voters| voters.iter().map(renamed).collect())
+            .collect::<Option<_>>()?,
+        nodes: nodes
+            .map(|(replica, node)| Some((renamed(replica)?, *node)))
+            .collect::<Option<_>>()?,
+    })
 }

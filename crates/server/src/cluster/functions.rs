@@ -23,6 +23,8 @@ use crate::script::functions;
 use crate::server::Server;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// The same until they have been heard of.
+const AT_FIRST: Duration = Duration::from_millis(100);
 /// How long other nodes have to take a change over before it is answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
@@ -58,7 +60,6 @@ impl ClusterNode {
     pub(super) async fn follow_functions(self: Arc<Self>) {
         let mut led_in = None;
         loop {
-            sleep(BETWEEN_LOOKS).await;
             let reign = self.store.home().reign();
             if reign.is_none() {
                 self.ask_for_functions().await;
@@ -67,6 +68,8 @@ impl ClusterNode {
                 self.read_functions().await;
             }
             led_in = reign;
+            let is_known = *self.functions_at.lock() > 0;
+            sleep(if is_known { BETWEEN_LOOKS } else { AT_FIRST }).await;
         }
     }
 

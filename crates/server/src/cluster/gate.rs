@@ -1,14 +1,18 @@
 //! Before a command is evaluated, this node must certainly lead the region of its keys. If that cannot be told at once, the
 //! command waits here: for the others' word, or for a leader to be elected.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_store::{Error, Result};
+use cairn_store::{Error, Lead, Region, Result};
 use tokio::time::{Instant, timeout_at};
 
 use super::node::ClusterNode;
 use crate::route::{self, DOWN};
 use crate::server::Server;
+
+/// How soon a command that could not be confirmed looks again.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
 /// Why a command cannot run yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +23,27 @@ pub enum Unready {
     Unconfirmed(u64),
 }
 
-/// Until when a command waits, since it first had to.
+/// How a command waits: until when, since it first had to, and what it has learnt by that.
 #[derive(Default)]
-pub struct Patience(Option<Instant>);
+pub struct Patience {
+    until: Option<Instant>,
+    /// Others have said, after the command came, that this node leads in this way.
+    confirmed: Option<Arc<Lead>>,
+}
 
 impl Patience {
     fn until(&mut self, limit: Duration) -> Instant {
-        *self.0.get_or_insert_with(|| Instant::now() + limit)
+        *self.until.get_or_insert_with(|| Instant::now() + limit)
+    }
+
+    /// Whether the command need not ask for this region. What was acknowledged before it came was applied here when the
+    /// others answered, whatever has happened since.
+    pub fn is_confirmed(&self, region: &Region) -> bool {
+        let confirmed = self.confirmed.as_ref();
+        confirmed.is_some_and(|confirmed| {
+            let lead = region.lead();
+            lead.is_some_and(|lead| Arc::ptr_eq(&lead, confirmed))
+        })
     }
 }
 
@@ -38,7 +56,10 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
     let until = patience.until(node.settings.raft.election_timeout * 2);
     let waited = match unready {
         Unready::NoLeader(slot) => timeout_at(until, node.news_of(server, slot)).await,
-        Unready::Unconfirmed(region) => timeout_at(until, node.confirm(region)).await,
+        Unready::Unconfirmed(region) => {
+            let confirmed = &mut patience.confirmed;
+            timeout_at(until, async { *confirmed = node.confirm(region).await }).await
+        }
     };
     waited.map_err(|_| Error::fixed(DOWN))
 }
@@ -77,15 +98,20 @@ impl ClusterNode {
         }
     }
 
-    /// Asks others whether this node leads, together with all who wait for the same. If it does not, or nobody answers, the
-    /// next attempt finds out what to do.
-    async fn confirm(&self, region: u64) {
+    /// Asks others whether this node leads, together with all who wait for the same; as what, if it does. If not, or nobody
+    /// answers, the next attempt finds out what to do.
+    async fn confirm(&self, region: u64) -> Option<Arc<Lead>> {
+        let lead = self.placed(region).and_then(|region| region.lead());
         let raft = self.raft.clone();
         let asked = self
             .runtime
             .spawn(async move { raft.read_barrier(region).await });
-        if !matches!(asked.await, Ok(Ok(()))) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        match asked.await {
+            Ok(Ok(())) if lead.is_some() => lead,
+            _ => {
+                tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                None
+            }
         }
     }
 }

@@ -13,6 +13,8 @@ use super::post::{Answer, Letter};
 /// How long it is tried to reach whoever leads region 0.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+/// How long one node may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
 
 impl ClusterNode {
     /// With all changes that were acknowledged before the call; or, if nobody leads the map, what is known of it here, and
@@ -34,16 +36,18 @@ impl ClusterNode {
         let map = self.map();
         let region = map.region(MAP_REGION);
         let leader = region.and_then(|region| self.observed().leader(region));
-        let Some(leader) = leader.filter(|leader| *leader != self.id()) else {
-            return false;
+        // A node that nobody reaches hears of no leader, but may find one.
+        let asked = match leader.filter(|leader| *leader != self.id()) {
+            Some(leader) => vec![leader],
+            None => self.others(),
         };
-        match self.post().call(leader, &Letter::ShowMap, PATIENCE).await {
-            Ok(Answer::Map(bytes)) => {
+        for node in asked {
+            if let Ok(Answer::Map(bytes)) = self.post().call(node, &Letter::ShowMap, ANSWER).await {
                 self.learn(&bytes);
-                true
+                return true;
             }
-            _ => false,
         }
+        false
     }
 
     /// What another node is shown.

@@ -36,6 +36,9 @@ pub const SLICE: Duration = Duration::from_secs(1);
 /// says, which serves a few thousand at once.
 const AT_ONCE: usize = 1024;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+/// The longest requests that are forwarded: they stand in memory, and what is longer than a message may be would cost the
+/// nodes their connection.
+pub const MOST_REQUESTS: usize = 128 << 20;
 
 pub struct Proxy {
     waiting: Semaphore,
@@ -108,7 +111,7 @@ impl ClusterNode {
             }
             if let Some(leader) = self.node_of(target) {
                 match self.ask(leader, letter.clone()).await {
-                    Ok(Answer::Replied(replies)) if !is_sent_on(&replies, target) => {
+                    Ok(Answer::Replied(replies)) if !is_undone(&replies) => {
                         return Forwarded::Replied(replies);
                     }
                     Ok(Answer::Refused(why)) => {
@@ -157,9 +160,10 @@ impl ClusterNode {
     }
 }
 
-/// Whether nothing was done, because another node leads, or nobody. In a transaction this is told after MULTI, and what
-/// was queued.
-fn is_sent_on(replies: &[u8], target: Target) -> bool {
+/// Whether nothing was done, because another node leads, or nobody, or another has begun to. In a transaction this is told
+/// after MULTI, and what was queued. What a script answers may look the same, so it is forwarded as a transaction, whose
+/// replies stand in an array.
+fn is_undone(replies: &[u8]) -> bool {
     let mut rest = replies;
     if let Some(queued) = rest.strip_prefix(b"+OK\r\n") {
         rest = queued;
@@ -167,11 +171,19 @@ fn is_sent_on(replies: &[u8], target: Target) -> bool {
             rest = next;
         }
     }
-    match target {
-        Target::Slot(_) => rest.starts_with(b"-MOVED ") || rest.starts_with(b"-CLUSTERDOWN "),
-        // It has no slots to send anybody to.
-        Target::Map => rest.starts_with(b"-TRYAGAIN "),
+    let undone: [&[u8]; 3] = [b"-MOVED ", b"-CLUSTERDOWN ", b"-TRYAGAIN "];
+    undone.iter().any(|word| rest.starts_with(word))
+}
+
+/// What a script has answered that was forwarded as a transaction; or why it was not run, or not committed.
+pub fn reply_of_script(replies: &[u8]) -> Option<&[u8]> {
+    if let Some(reply) = reply_of_exec(replies, 1) {
+        return Some(reply.strip_prefix(b"*1\r\n").unwrap_or(reply));
     }
+    // It was not queued.
+    let refused = replies.strip_prefix(b"+OK\r\n")?;
+    let end = refused.windows(2).position(|two| two == b"\r\n")?;
+    Some(&refused[..end + 2])
 }
 
 /// The last of the replies to a transaction of so many commands: that of EXEC.
@@ -235,8 +247,9 @@ mod tests {
 
     #[test]
     fn what_another_leads_is_found_among_the_replies() {
-        let told = |replies: &str| is_sent_on(replies.as_bytes(), Target::Slot(7));
+        let told = |replies: &str| is_undone(replies.as_bytes());
         assert!(told("-MOVED 7 host:1\r\n"));
+        assert!(told("-TRYAGAIN x\r\n"));
         assert!(told(
             "+OK\r\n+QUEUED\r\n-MOVED 7 host:1\r\n-EXECABORT x\r\n"
         ));
@@ -250,6 +263,13 @@ mod tests {
     fn what_exec_answers_comes_last() {
         let replies = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n";
         assert_eq!(reply_of_exec(replies, 2), Some(&b"*2\r\n:1\r\n:2\r\n"[..]));
-        assert_eq!(reply_of_exec(b"+OK\r\n-ERR x\r\n-EXECABORT x\r\n", 1), None);
+        let refused = b"+OK\r\n-ERR x\r\n-EXECABORT x\r\n";
+        assert_eq!(reply_of_exec(refused, 1), None);
+        assert_eq!(reply_of_script(refused), Some(&b"-ERR x\r\n"[..]));
+        let own = b"+OK\r\n+QUEUED\r\n*1\r\n-MOVED 1 x\r\n";
+        assert!(!is_undone(own));
+        assert_eq!(reply_of_script(own), Some(&b"-MOVED 1 x\r\n"[..]));
+        let lost = b"+OK\r\n+QUEUED\r\n-INDOUBT x\r\n";
+        assert_eq!(reply_of_script(lost), Some(&b"-INDOUBT x\r\n"[..]));
     }
 }

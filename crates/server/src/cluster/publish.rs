@@ -23,6 +23,8 @@ use crate::server::Server;
 
 /// How much may wait for a node. What comes then is not told to it.
 const MOST_WAITING: usize = 32 << 20;
+/// The longest message, if nothing waits: what is longer than a letter may be would cost the nodes their connection.
+const LONGEST: usize = 128 << 20;
 /// How long a letter may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -47,7 +49,12 @@ impl ClusterNode {
         for other in self.others() {
             let mut waiting = self.publisher.waiting.lock();
             let queue = waiting.entry(other).or_default();
-            if queue.messages.len() + channel.len() + text.len() > MOST_WAITING {
+            let length = channel.len() + text.len();
+            let has_room = match queue.messages.len() {
+                0 => length <= LONGEST,
+                waiting => waiting + length <= MOST_WAITING,
+            };
+            if !has_room {
                 if !std::mem::replace(&mut queue.is_overfull, true) {
                     tracing::warn!("node {other} is not told of all messages: it is too slow");
                 }

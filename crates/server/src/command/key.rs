@@ -336,7 +336,13 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         if args::is(option, "replace") {
             replaces = true;
         } else if args::is(option, "db") && !options.is_empty() {
-            database = database_number(txn, args::int32(options.value()?)?)?;
+            let number = args::int32(options.value()?)?;
+            if number != 0 && txn.store().is_replicated() {
+                return Err(Error::fixed(
+                    "ERR Copying to another database is not allowed in cluster mode",
+                ));
+            }
+            database = database_number(txn, number)?;
         } else {
             return Err(Error::SYNTAX);
         }
@@ -358,6 +364,9 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 }
 
 fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    if txn.store().is_replicated() {
+        return Err(Error::fixed("ERR MOVE is not allowed in cluster mode"));
+    }
     let database = database_number(txn, args::int32(args[2])?)?;
     if database == txn.database() {
         return Err(Error::fixed(
@@ -510,6 +519,9 @@ fn check_flush_option(args: &Args) -> Result<()> {
 }
 
 fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
+    if txn.store().is_replicated() {
+        return Err(Error::fixed("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let one = args::int32(args[1]).map_err(|_| Error::fixed("ERR invalid first DB index"))?;
     let other = args::int32(args[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
     let (one, other) = (database_number(txn, one)?, database_number(txn, other)?);

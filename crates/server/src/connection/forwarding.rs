@@ -8,7 +8,9 @@ use cairn_store::{Error, Result as StoreResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, error_reply};
-use crate::cluster::proxy::{Forwarded, SLICE, Target, reply_of_exec};
+use crate::cluster::proxy::{
+    Forwarded, MOST_REQUESTS, SLICE, Target, reply_of_exec, reply_of_script,
+};
 use crate::command::{Args, Blocking, Command, Handler};
 use crate::guest::Guest;
 use crate::route;
@@ -19,6 +21,9 @@ const NO_WATCH: Error = Error::fixed(
 );
 const NO_MOMENT: Error = Error::fixed(
     "ERR to wait from $ on is not forwarded to the node that leads the key: name an ID, or connect to that node",
+);
+const TOO_LONG: Error = Error::fixed(
+    "ERR a command of more than 128 MB is not forwarded: connect to the node that leads the key",
 );
 const NOT_ABOUT_KEYS: Error = Error::fixed(
     "EXECABORT a transaction for another node cannot be about this connection or server",
@@ -76,6 +81,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(requests) => requests,
             Err(error) => return self.write_reply(error_reply(error)).map(|()| true),
         };
+        if requests.len() > MOST_REQUESTS {
+            self.end_transaction();
+            return self.write_reply(error_reply(TOO_LONG)).map(|()| true);
+        }
         // What was done before is there before.
         self.leave_turn().await;
         let server = self.session.server.clone();
@@ -117,6 +126,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => self.end_transaction(),
         };
         match (forwarded, commands) {
+            (Forwarded::Replied(replies), None) if is_script(command) => {
+                match reply_of_script(&replies) {
+                    Some(reply) => self.output.extend_from_slice(reply),
+                    None => self.write_reply(error_reply(ABORTED))?,
+                }
+            }
             (Forwarded::Replied(reply), None) => self.output.extend_from_slice(&reply),
             (Forwarded::Replied(replies), Some(commands)) => {
                 match reply_of_exec(&replies, commands) {
@@ -177,6 +192,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(out);
         }
         let mut writer = Writer::new(&mut out, Protocol::Resp2);
+        if is_script(command) {
+            writer.request(&["MULTI"]);
+        }
         let words: Vec<&[u8]> = args.iter().copied().collect();
         // Whoever leads the slot may not know the script.
         let by_text: Option<&[u8]> = match command.name {
@@ -191,8 +209,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             _ => writer.request(&words),
         }
+        if is_script(command) {
+            writer.request(&["EXEC"]);
+        }
         Ok(out)
     }
+}
+
+/// Whether it calls a script or function, which answers what it likes.
+fn is_script(command: &Command) -> bool {
+    matches!(command.handler, Handler::Unit(_)) && !command.keys.0.is_empty()
 }
 
 /// What a command answers that has waited in vain.

@@ -1,12 +1,13 @@
 //! How a connection has its commands run: over the turn of its thread, as a unit, after a wait, or on a thread of
 //! their own.
 
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
-use cairn_store::{Error, Request};
+use cairn_store::{Error, Region, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
@@ -79,21 +80,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Some(tracker) = &self.session.tracker {
                     tracker.read(command, &args);
                 }
+                let from_replica = match self.may_read_replica(command) {
+                    true => match self.catch_up(command, &args).await? {
+                        Replica::Ready(region) => region,
+                        Replica::Refused => return Ok(()),
+                    },
+                    false => None,
+                };
                 let call = Call {
                     command,
                     args,
                     database: self.session.database,
                     protocol: self.session.protocol,
                     client: self.session.client.id,
-                    from_replica: self.may_read_replica(command),
+                    from_replica,
                 };
-                if call.from_replica && !self.catch_up(&call).await? {
-                    return Ok(());
-                }
                 if let Handler::Blocking(blocking) = command.handler {
                     let mut patience = Patience::default();
                     let fixed = loop {
-                        match self.worker.fix(&blocking, &call) {
+                        match self.worker.fix(&blocking, &call, &patience) {
                             Ok(fixed) => break fixed,
                             Err(unready) => {
                                 if !self.wait_until_ready(unready, &mut patience).await? {
@@ -143,13 +148,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(known.into())
     }
 
-    /// Makes sure that what a replica shows is not of the past; false if that was answered, since it cannot be told.
-    async fn catch_up(&mut self, call: &Call<'_>) -> Result<bool, Gone> {
+    /// The replica to read from, once it is not of the past any more.
+    async fn catch_up(&mut self, command: &Command, args: &Args<'_>) -> Result<Replica, Gone> {
         let server = self.session.server.clone();
-        let region = match route::of_read(&server, call.command, &call.args) {
+        let region = match route::of_read(&server, command, args) {
             Ok(region) if !region.is_led() => region,
             // The rest finds out.
-            _ => return Ok(true),
+            _ => return Ok(Replica::Ready(None)),
         };
         self.leave_turn().await;
         let client = self.session.client.clone();
@@ -157,11 +162,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let has_caught_up = gate::catch_up(&server, region.id()).await;
         self.resumed = Moment::now();
         if has_caught_up || region.is_led() {
-            return Ok(true);
+            return Ok(Replica::Ready(Some(region)));
         }
-        let elsewhere = route::of_call(&server, call.command, &call.args).err();
+        let elsewhere = route::of_call(&server, command, args).err();
         let error = elsewhere.map_or(Error::fixed(DOWN), Error::from);
-        self.write_reply(error_reply(error)).map(|()| false)
+        self.write_reply(error_reply(error))?;
+        Ok(Replica::Refused)
     }
 
     /// Shows a command to those who monitor the server before it runs: it may take its time.
@@ -212,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let before = self.output.len();
-            match self.worker.run(call, now, &mut self.output) {
+            match self.worker.run(call, &patience, now, &mut self.output) {
                 Step::Done => {
                     self.await_outcome(before);
                     return Ok(());
@@ -308,7 +314,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             let before = self.output.len();
             let (session, output) = (&mut self.session, &mut self.output);
-            match self.worker.run_unit(&mut *unit, session, &request, output) {
+            match self
+                .worker
+                .run_unit(&mut *unit, session, &request, &patience, output)
+            {
                 Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
                 Step::Alone => request = Request::everything(),
                 Step::Unready(unready) => {
@@ -393,7 +402,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     protocol,
                     client,
                     // It would keep the replica from following for too long.
-                    from_replica: false,
+                    from_replica: None,
                 };
                 match is_walk {
                     true => long::run_walk(&shared, &call),
@@ -482,6 +491,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Ok(true)
     }
+}
+
+/// Whether a command may read from a replica.
+enum Replica {
+    /// From this one; none if this node leads, or does not have any.
+    Ready(Option<Arc<Region>>),
+    /// That was answered: it cannot be told whether it is of the past.
+    Refused,
 }
 
 /// How long, and since when, a client waits.

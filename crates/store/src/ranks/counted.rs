@@ -155,7 +155,7 @@ impl Collection {
             return Err(EngineError::Corrupt("the counts of a key are missing".into()).into());
         }
         let ranking = Ranking::new(self.key().metadata(), self.version(), directory);
-        ranks.keep(&ranking);
+        ranks.keep(&ranking, || txn.may_keep());
         Ok(ranking)
     }
 

@@ -215,7 +215,7 @@ impl Store {
         drop(directory);
         collection.save_counted(&mut txn, true);
         self.commit_blocking(&mut txn)?;
-        self.ranks().keep(ranking);
+        self.ranks().keep(ranking, || txn.may_keep());
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl Store {
             return Ok(());
         }
         self.commit_blocking(&mut txn)?;
-        ranks.keep(&ranking);
+        ranks.keep(&ranking, || txn.may_keep());
         Ok(())
     }
 

@@ -97,7 +97,8 @@ impl Set {
         }
         let pool = shuffle.finish();
         let is_any = !pool.is_empty();
-        queues.fill_pool(key, self.0.version(), pool);
+        queues.fill_pool(key, self.0.version(), || txn.may_keep(), pool);
+        txn.check_lead()?;
         Ok(is_any)
     }
 

@@ -137,7 +137,8 @@ impl Zset {
             }
         }
         let is_any = walk.has_found_any();
-        queues.extend(key, version, direction, walk);
+        queues.extend(key, version, || txn.may_keep(), direction, walk);
+        txn.check_lead()?;
         Ok(is_any)
     }
 

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use super::client::{Address, Client, Connecting, Fields, text_of};
-use super::{At, list};
+use super::{At, list, say};
 use cairn_resp::Value;
 
 const ATTEMPTS: usize = 20;
@@ -49,11 +49,7 @@ impl Check {
         let regions = list(&mut client, "REGIONS")?;
         let asked: Vec<&Fields> = regions
             .iter()
-            .filter(|region| match self.region {
-                Some(id) => region.number("region") == id,
-                // The map is compared by its epoch, in every answer of a node.
-                None => !region.text("first").is_empty(),
-            })
+            .filter(|region| self.region.is_none_or(|id| region.number("region") == id))
             .collect();
         if asked.is_empty() {
             return Err("there is no such region".into());
@@ -63,22 +59,25 @@ impl Check {
             let id = region.number("region");
             let outcome = compare(region, &nodes, &self.at.how);
             match outcome.map_err(|error| format!("region {id}: {error}"))? {
-                Outcome::Same(sum) => println!(
+                Outcome::Same(sum) => say(format_args!(
                     "region {id}: replicas on nodes {} hold the same {} rows at {}",
                     region.text("voters"),
                     sum.rows,
                     sum.place
-                ),
+                ))?,
                 Outcome::Different(sums) => {
                     is_well = false;
-                    println!("region {id}: THE REPLICAS DIFFER");
+                    say(format_args!("region {id}: THE REPLICAS DIFFER"))?;
                     for (node, Sum { place, rows, sum }) in sums {
-                        println!("  node {node}: {rows} rows, {sum}, at {place}");
+                        say(format_args!(
+                            "  node {node}: {rows} rows, {sum}, at {place}"
+                        ))?;
                     }
                 }
                 Outcome::Busy => {
                     is_well = false;
-                    println!("region {id}: not compared, it is written to all the time");
+                    let why = "not compared, it is written to all the time";
+                    say(format_args!("region {id}: {why}"))?;
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_cluster::{Addresses, Change, Endpoint, Foundation, Founder, Peer, Settings};
 
 use super::client::{Address, Client, Connecting, Fields, text_of};
-use super::list;
+use super::{list, say};
 
 const DEFAULT_REPLICAS: u8 = 3;
 const DEFAULT_REGIONS: u16 = 16;
@@ -60,11 +60,10 @@ impl Init {
             invite(newcomer, &founder.cluster, node.number("node"), &nodes)?;
         }
         wait_until_served(&mut founder)?;
-        println!(
+        say(format_args!(
             "the cluster serves all slots; see `cairn cluster status --node {}`",
             founder.address
-        );
-        Ok(())
+        ))
     }
 
     /// Has a node begin the cluster, and takes it out of the others: the one that has data, if there is one.
@@ -206,6 +205,19 @@ impl Newcomer {
         }
     }
 
+    /// Whether it and a node of the cluster can both be reached, from the same machine or from others.
+    pub fn must_be_as_near_as(&self, node: &Fields) -> Result<(), String> {
+        let (own, theirs) = (&self.addresses.peers.host, node.text("peer-host"));
+        match is_local(own) == is_local(theirs) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is reached by {own}, and the cluster's nodes by addresses like {theirs}: they would not find \
+                 each other; set cluster-announce-ip, or name the node by another address",
+                self.address
+            )),
+        }
+    }
+
     /// Whether this is the node that the cluster knows.
     pub fn is_at(&self, node: &Fields) -> bool {
         let peers = &self.addresses.peers;
@@ -243,12 +255,14 @@ fn must_differ(newcomers: &[Newcomer]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether nobody but the machine itself reaches it by this.
+fn is_local(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
 /// Nodes that are to talk must be able to, and not only each to itself.
 fn must_reach_each_other(newcomers: &[Newcomer]) -> Result<(), String> {
-    let is_local = |node: &&Newcomer| {
-        let host = &node.addresses.peers.host;
-        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-    };
+    let is_local = |node: &&Newcomer| is_local(&node.addresses.peers.host);
     let local = newcomers.iter().find(is_local);
     let elsewhere = newcomers.iter().find(|node| !is_local(node));
     if let (Some(local), Some(_)) = (local, elsewhere) {
