@@ -100,6 +100,7 @@ impl Group {
             config.message_bytes as u64,
             config.failure.clone(),
             running.clone(),
+            log.places().clone(),
         )?;
         let peers = Peers {
             region,
@@ -151,11 +152,6 @@ impl Group {
     pub(crate) fn votes(&self) -> bool {
         self.returned
             .is_none_or(|returned| now() - returned >= self.config.election_timeout)
-    }
-
-    /// Whether it has neither a log nor a state.
-    pub(crate) fn knows_nothing(&self) -> bool {
-        self.metrics(|metrics| metrics.last_log_index.is_none() && metrics.last_applied.is_none())
     }
 
     /// Whether a quorum has been heard of lately.

@@ -59,13 +59,6 @@ impl Group {
             Call::Vote(_) | Call::PreVote(_) if !self.votes() => {
                 Response::Refused("it has just come back".to_string())
             }
-            // Who knows nothing of a region that has a history may have known more, and have lost it with its disk: then it
-            // has promised what it does not know of. It votes again once a leader has brought it up to date.
-            Call::Vote(candidacy) | Call::PreVote(candidacy)
-                if self.knows_nothing() && candidacy.last.is_some_and(|last| last.term > 0) =>
-            {
-                Response::Refused("it knows nothing of the region yet".to_string())
-            }
             Call::Vote(candidacy) => voted(self.raft.vote(candidate(candidacy)).await),
             Call::PreVote(candidacy) => voted(self.raft.pre_vote(candidate(candidacy)).await),
             Call::Transfer { vote, to, last } => {
@@ -107,7 +100,7 @@ impl Group {
                 let lost = || Response::Refused("it is about to end".to_string());
                 answer.await.unwrap_or_else(|_| lost())
             }
-            Call::Read => match self.confirm().await {
+            Call::Read => match self.confirm_for_follower().await {
                 Ok(id) => Response::Read(id),
                 Err(error) => Response::Refused(error.to_string()),
             },

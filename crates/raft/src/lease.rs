@@ -7,6 +7,9 @@
 //! What was worked out stays true, whatever this replica learns afterwards: the promise was given. Only what this replica
 //! does by itself can break it: to hand over, to remove itself, and to give slots away. Whoever does that takes the lease back
 //! first.
+//!
+//! Followers may apply what is committed before the leader does. Once one of them reads, what it shows must not be
+//! unknown here: for a while, the leader then reads only where it has applied all that is committed, and waits otherwise.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,11 +21,39 @@ use parking_lot::Mutex;
 use crate::group::{Group, Role, role};
 use crate::runtime::{Instant, now};
 
+/// For how many election timeouts a follower may show what it has applied after it has asked. It gives up before.
+const SHOWN: u32 = 10;
+
 pub(crate) struct Lease {
     since: Instant,
     /// In nanoseconds from then.
     until: AtomicU64,
+    /// Until when followers may read, in the same.
+    shown_until: AtomicU64,
     terms: Mutex<Terms>,
+}
+
+/// How far a replica is, as far as reads are concerned.
+#[derive(Default)]
+pub(crate) struct Places {
+    committed: AtomicU64,
+    applied: AtomicU64,
+}
+
+impl Places {
+    pub(crate) fn note_committed(&self, index: u64) {
+        self.committed.fetch_max(index, Ordering::AcqRel);
+    }
+
+    pub(crate) fn note_applied(&self, index: u64) {
+        self.applied.fetch_max(index, Ordering::AcqRel);
+    }
+
+    fn are_one(&self) -> bool {
+        // In this order: what is applied later was committed later.
+        let committed = self.committed.load(Ordering::Acquire);
+        committed <= self.applied.load(Ordering::Acquire)
+    }
 }
 
 /// Held while it is worked out until when the lease holds, so that it cannot be taken back meanwhile.
@@ -39,6 +70,7 @@ impl Lease {
         Lease {
             since: now(),
             until: AtomicU64::new(0),
+            shown_until: AtomicU64::new(0),
             terms: Mutex::default(),
         }
     }
@@ -80,7 +112,16 @@ impl Group {
     #[inline]
     pub(crate) fn holds_lease(&self) -> bool {
         let now = self.lease.nanos(now());
-        now < self.lease.until.load(Ordering::Acquire) || self.renews_lease(now)
+        let holds = now < self.lease.until.load(Ordering::Acquire) || self.renews_lease(now);
+        let is_shown = now < self.lease.shown_until.load(Ordering::Acquire);
+        holds && (!is_shown || self.log.places().are_one())
+    }
+
+    /// A follower is about to read.
+    pub(crate) fn is_read_elsewhere(&self) {
+        let until = now() + self.config.election_timeout * SHOWN;
+        let until = self.lease.nanos(until);
+        self.lease.shown_until.fetch_max(until, Ordering::AcqRel);
     }
 
     #[cold]

@@ -111,6 +111,11 @@ impl Log {
             .collect()
     }
 
+    /// Whether there is, or was, a replica of a region.
+    pub fn knows(&self, region: u64) -> bool {
+        self.inner.replicas.lock().contains_key(&region)
+    }
+
     /// Whether there was a replica of a region that is gone.
     pub(crate) fn had_another(&self, region: u64) -> bool {
         let replicas = self.inner.replicas.lock();

@@ -80,6 +80,13 @@ impl Group {
         self.confirm().await.map(|_| ())
     }
 
+    /// The same for a replica that follows.
+    pub(crate) async fn confirm_for_follower(self: &Arc<Self>) -> Answer {
+        // Before it can show anything.
+        self.is_read_elsewhere();
+        self.confirm().await
+    }
+
     /// Makes sure that it leads, and returns what has to be applied before a read that came before the call; here it is.
     pub(crate) async fn confirm(self: &Arc<Self>) -> Answer {
         let group = self.clone();

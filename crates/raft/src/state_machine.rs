@@ -17,6 +17,7 @@ use crate::consensus::{
     RaftEntry, RaftLogId, RaftSnapshotMeta, RaftStoredMembership, Types, log_id, membership,
     raft_log_id, raft_membership, size,
 };
+use crate::lease::Places;
 use crate::machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 
 /// The bytes of a snapshot, on their way out or in.
@@ -42,6 +43,7 @@ pub(crate) struct StateMachine {
     failure: Failure,
     /// Whether the group runs. Before, openraft asks for a snapshot only to know that there is one.
     running: Arc<AtomicBool>,
+    places: Arc<Places>,
 }
 
 impl StateMachine {
@@ -51,8 +53,10 @@ impl StateMachine {
         enough: u64,
         failure: Failure,
         running: Arc<AtomicBool>,
+        places: Arc<Places>,
     ) -> io::Result<StateMachine> {
         let applied = machine.applied(region)?;
+        applied.last.inspect(|last| places.note_applied(last.index));
         Ok(StateMachine {
             region,
             machine,
@@ -60,6 +64,7 @@ impl StateMachine {
             enough,
             failure,
             running,
+            places,
         })
     }
 
@@ -108,6 +113,10 @@ impl StateMachine {
                 false => Err(io::Error::other("one answer per entry is expected")),
             });
         let answers = applied.map_err(|error| self.failed("cannot apply", error))?;
+        // Before anybody learns that it is.
+        self.applied
+            .last
+            .inspect(|last| self.places.note_applied(last.index));
         for (waiting, answer) in waiting.into_iter().zip(answers) {
             if let Some(waiting) = waiting {
                 waiting.send(answer);
@@ -183,6 +192,9 @@ impl RaftStateMachine<Types> for StateMachine {
             .install(self.region, &applied, writer)
             .await
             .map_err(|error| self.failed("cannot install a snapshot", error))?;
+        applied
+            .last
+            .inspect(|last| self.places.note_applied(last.index));
         self.applied = applied;
         Ok(())
     }

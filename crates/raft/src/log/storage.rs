@@ -17,6 +17,7 @@ use super::{Change, Log, Op, Work};
 use crate::consensus::{
     RaftEntry, RaftLogId, RaftVote, Types, log_id, raft_entry, raft_log_id, raft_vote, vote,
 };
+use crate::lease::Places;
 use crate::machine::Machine;
 use crate::runtime::sleep;
 
@@ -32,6 +33,7 @@ pub(crate) struct RegionLog {
     enough: usize,
     /// To what the log is applied.
     machine: Option<Arc<dyn Machine>>,
+    places: Arc<Places>,
 }
 
 impl RegionLog {
@@ -42,7 +44,12 @@ impl RegionLog {
             state,
             enough: usize::MAX,
             machine: None,
+            places: Arc::default(),
         }
+    }
+
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     pub(crate) fn bounded(mut self, enough: usize) -> RegionLog {
@@ -257,6 +264,9 @@ impl RaftLogStorage<Types> for RegionLog {
 
     /// Not synced: it only says how far a restarted replica may apply before it has heard of a leader.
     async fn save_committed(&mut self, committed: Option<RaftLogId>) -> io::Result<()> {
+        if let Some(committed) = &committed {
+            self.places.note_committed(committed.index);
+        }
         let mut state = self.state.lock();
         state.committed = committed.as_ref().map(log_id);
         let key = Key::Committed {

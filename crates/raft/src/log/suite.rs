@@ -44,7 +44,8 @@ impl StoreBuilder<Types, RegionLog, Tested, TempDir> for Builder {
         let running = Arc::new(AtomicBool::new(true));
         let failure = config.failure.clone();
         let machine = Arc::new(memory.clone());
-        let machine = StateMachine::open(7, machine, u64::MAX, failure, running).unwrap();
+        let machine =
+            StateMachine::open(7, machine, u64::MAX, failure, running, Arc::default()).unwrap();
         Ok((dir, region, Tested { machine, memory }))
     }
 }

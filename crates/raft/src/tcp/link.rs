@@ -28,6 +28,8 @@ const PROBE: u64 = u64::MAX;
 /// What may wait to be sent.
 const QUEUED_MESSAGES: usize = 4096;
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+/// Messages below this length are not counted by their bytes.
+const SHORT: usize = 4096;
 
 pub(super) struct Link {
     queue: mpsc::Sender<Message>,
@@ -44,7 +46,7 @@ struct Waiting(Mutex<BTreeMap<u64, Waiter>>);
 struct Waiter {
     told: oneshot::Sender<Bytes>,
     /// Kept until the answer is there.
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// Whoever gives up is no longer waited for.
@@ -105,14 +107,19 @@ impl Link {
 
     async fn ask(&self, request: Bytes) -> Result<Bytes, CallError> {
         let not_sent = || CallError::NotSent("there is no connection".to_string());
-        let bytes = request.len().clamp(1, QUEUED_BYTES) as u32;
-        let room = self.room.clone().acquire_many_owned(bytes).await;
+        // What is short takes no room, so that no heartbeat waits for it; and nothing takes so much that it has to wait for
+        // everything else.
+        let room = match request.len() {
+            ..SHORT => None,
+            bytes => {
+                let bytes = bytes.min(QUEUED_BYTES / 4) as u32;
+                let room = self.room.clone().acquire_many_owned(bytes).await;
+                Some(room.map_err(|_| not_sent())?)
+            }
+        };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (told, answer) = oneshot::channel();
-        let waiter = Waiter {
-            told,
-            _room: room.map_err(|_| not_sent())?,
-        };
+        let waiter = Waiter { told, _room: room };
         self.waiting.0.lock().insert(id, waiter);
         let _place = Place {
             waiting: self.waiting.clone(),

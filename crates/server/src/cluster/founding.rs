@@ -92,9 +92,30 @@ impl Entrance {
         self.server.set(Arc::downgrade(server)).ok();
         let listener = &mut *self.listener.lock();
         match self.identity().map_err(|error| error.to_string())? {
-            Some(identity) => self.enter(listener, identity),
+            Some(identity) => {
+                self.check_logs()?;
+                self.enter(listener, identity)
+            }
             None => Ok(()),
         }
+    }
+
+    /// A replica without its log has forgotten what it promised and acknowledged: it must not take part.
+    fn check_logs(&self) -> Result<(), String> {
+        let failed = |error: EngineError| error.to_string();
+        for region in self.regions.list().map_err(failed)?.into_keys() {
+            let applied = self.regions.applied(region).map_err(failed)?;
+            // One that has just been made has none yet.
+            let has_history = applied.last.is_some_and(|last| last.term > 0);
+            if has_history && !self.log.knows(region) {
+                return Err(format!(
+                    "the log of region {region} is missing from {}: this node has lost what others rely on; \
+                     remove it from the cluster, and add it again with an empty directory",
+                    self.regions.engine().path().join(LOG).display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Founds a cluster of which this server is the first node. Region 1 has what it holds. To do so again does no harm.

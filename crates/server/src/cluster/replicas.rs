@@ -75,14 +75,15 @@ impl ClusterNode {
             // It was made from outside, or by a split, and says who belongs to it.
             let members = self.regions.applied(*region)?.membership.nodes;
             let born = members.iter().find(|(_, node)| **node == self.id());
-            let Some((&replica, _)) = born else { continue };
-            if map.is_gone(*region, replica) {
-                // The split came here after its replica had been moved away.
+            let born = born.map(|(replica, _)| *replica);
+            let living = born.filter(|replica| !map.is_gone(*region, *replica));
+            let Some(replica) = living else {
+                // The split came here after its replica had been moved away, or a crash came before all was removed.
                 let (placements, region) = (self.placements.clone(), *region);
                 let removed = tokio::task::spawn_blocking(move || placements.remove(region)).await;
                 removed.map_err(|error| EngineError::Storage(error.to_string()))??;
                 continue;
-            }
+            };
             wanted.insert(*region, replica);
         }
         for (region, replica) in map.replicas_on(self.id()) {

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, Metadata};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -30,11 +30,10 @@ pub fn start(level: &[u8]) {
     }
 }
 
-/// openraft tells of each message that is lost, which is for those who look for its faults.
+/// openraft tells of each message that is lost, and of each that comes while it stops, which is for those who look for its
+/// faults. What makes a replica stop is told by whoever runs it.
 fn concerns_operators(event: &Metadata<'_>) -> bool {
-    !event.target().starts_with("openraft")
-        || *event.level() == Level::ERROR
-        || LevelFilter::current() >= LevelFilter::DEBUG
+    !event.target().starts_with("openraft") || LevelFilter::current() >= LevelFilter::DEBUG
 }
 
 pub fn set_level(level: &[u8]) {
