@@ -25,9 +25,13 @@ fn own_port() -> u16 {
 
 /// A node that belongs to no cluster yet.
 fn launch() -> Launch {
+    launch_at(own_port(), own_port())
+}
+
+fn launch_at(port: u16, port_for_nodes: u16) -> Launch {
     let flags = [
         ("--cluster-enabled", "yes".to_string()),
-        ("--cluster-port", own_port().to_string()),
+        ("--cluster-port", port_for_nodes.to_string()),
         ("--cluster-election-timeout", "500".to_string()),
         ("--cluster-heartbeat", "100".to_string()),
         ("--memory", "256mb".to_string()),
@@ -35,7 +39,7 @@ fn launch() -> Launch {
     let flags = flags
         .into_iter()
         .flat_map(|(name, value)| [name.to_string(), value]);
-    Launch::cairn().port(own_port()).flags(flags)
+    Launch::cairn().port(port).flags(flags)
 }
 
 fn addresses(nodes: &[Server]) -> String {
@@ -598,4 +602,49 @@ fn a_node_that_has_moved_is_found_again() {
     settle(&nodes[2]);
     all_there(&nodes, 0..100);
     done(&["check", "--node", &address]);
+}
+
+#[test]
+fn a_node_that_has_lost_its_directory_is_not_taken_for_itself() {
+    let ports = [own_port(), own_port()];
+    let mut nodes = vec![launch().start(), launch().start()];
+    nodes.push(launch_at(ports[0], ports[1]).start());
+    let all = addresses(&nodes);
+    done(&["init", "--nodes", &all, "--regions", "2"]);
+    settle(&nodes[0]);
+    fill(&nodes, 0..50);
+    let mut lost = nodes.pop().expect("three nodes");
+    lost.kill9();
+    nodes.push(launch_at(ports[0], ports[1]).start());
+    let place = ["--node", &nodes[0].addr(), "--address", &nodes[2].addr()];
+    refused(&["init", "--nodes", &all], "has not its directory");
+    refused(
+        &[&["add-node"][..], &place].concat(),
+        "has not its directory",
+    );
+    // It comes back as another, once there are others enough.
+    nodes.push(launch().start());
+    let fourth = ["--node", &nodes[0].addr(), "--address", &nodes[3].addr()];
+    done(&[&["add-node"][..], &fourth].concat());
+    done(&["remove-node", "--node", &nodes[0].addr(), "--id", "3"]);
+    done(&[&["add-node"][..], &place].concat());
+    settle(&nodes[0]);
+    all_there(&nodes, 0..50);
+}
+
+#[test]
+fn other_databases_keep_a_server_from_founding_a_cluster() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut alone = Launch::cairn().dir(dir.path()).start();
+    let mut client = alone.client();
+    client.line("SET a b");
+    client.line("SELECT 3");
+    client.line("SET hidden x");
+    drop(client);
+    alone.terminate();
+    let node = launch().dir(dir.path()).start();
+    refused(
+        &["init", "--nodes", &node.addr()],
+        "there are keys in others: 3",
+    );
 }

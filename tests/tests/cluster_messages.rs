@@ -178,7 +178,11 @@ fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
         Value::Int(0),
     ];
     assert_eq!(told.items(), Some(&expected[..]));
-    assert!(error_of(&mut listener, &format!("SSUBSCRIBE {name}")).starts_with("MOVED "));
+    // On a busy machine the lead may have come back once before it went for good.
+    until("those who listen are sent to the new leader", || {
+        let reply = listener.command(&["SSUBSCRIBE", &name]);
+        reply.is_error() && text(&reply).starts_with("MOVED ")
+    });
     until("the new leader has those who listen", || {
         !elsewhere.command(&["SSUBSCRIBE", &name]).is_error()
     });

@@ -21,6 +21,7 @@ pub enum Change {
     AddNode {
         addresses: Addresses,
         version: u16,
+        incarnation: u64,
     },
     /// A node has other addresses, or reads another version.
     UpdateNode {
@@ -191,7 +192,11 @@ impl ClusterMap {
     fn applied(&mut self, change: &Change) -> Applied {
         match change {
             Change::Found(_) => Err(Refusal::Founded),
-            Change::AddNode { addresses, version } => self.add_node(addresses, *version),
+            Change::AddNode {
+                addresses,
+                version,
+                incarnation,
+            } => self.add_node(addresses, *version, *incarnation),
             Change::UpdateNode {
                 node,
                 addresses,

@@ -28,6 +28,7 @@ pub struct Foundation {
 pub struct Founder {
     pub addresses: Addresses,
     pub version: u16,
+    pub incarnation: u64,
 }
 
 impl Foundation {
@@ -64,6 +65,7 @@ impl Foundation {
                 addresses: founder.addresses.clone(),
                 state: NodeState::Active,
                 version: founder.version,
+                incarnation: founder.incarnation,
             };
             (id, node)
         });

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   change     version u16 | tag u8 | ...
-//!     1 found           cluster u64 | settings | count u32 | (addresses | version u16)* | regions u16
-//!     2 add node        addresses | version u16
+//!     1 found           cluster u64 | settings | count u32 | (addresses | version u16 | incarnation u64)* | regions u16
+//!     2 add node        addresses | version u16 | incarnation u64
 //!     3 update node     node u64 | addresses | version u16
 //!     4 drain node      node u64
 //!     5 keep node       node u64
@@ -22,7 +22,7 @@
 //!   map        version u16 | cluster u64 | epoch u64 | version of changes u16 | settings
 //!              | next node u64 | next region u64 | next replica u64
 //!              | count u32 | node* | count u32 | region*
-//!   node       id u64 | addresses | state u8 | version u16          0 active, 1 draining, 2 removed
+//!   node       id u64 | addresses | state u8 | version u16 | incarnation u64    0 active, 1 draining, 2 removed
 //!   region     id u64 | option slots | epoch u64 | count u32 | replica* | option replica u64 | option split
 //!   replica    id u64 | node u64 | duty u8 | option replica u64     0 voter, 1 learner, 2 leaving
 //!   split      at u16 | region u64 | count u32 | (old u64 | new u64)*

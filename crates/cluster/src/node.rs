@@ -13,6 +13,9 @@ pub struct Node {
     pub state: NodeState,
     /// The newest layout of changes that it reads.
     pub version: u16,
+    /// What tells its directory from any other. One that was lost has taken along what the node had promised as a voter, so a
+    /// server with another is not let in under this number.
+    pub incarnation: u64,
 }
 
 impl Node {

@@ -28,6 +28,7 @@ pub(crate) fn founded(nodes: u64, regions: u16, replicas: u8) -> ClusterMap {
     let founder = |number| Founder {
         addresses: addresses(number),
         version: NEWEST,
+        incarnation: 9,
     };
     let mut map = ClusterMap::default();
     let foundation = Foundation {
@@ -137,6 +138,7 @@ impl World {
                 Change::AddNode {
                     addresses: addresses(self.added),
                     version: NEWEST,
+                    incarnation: 9,
                 }
             }
             2 | 3 => Change::DrainNode { node },

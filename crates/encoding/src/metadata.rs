@@ -290,9 +290,7 @@ impl<'a> Body<'a> {
 }
 
 fn put_u64s<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
-    for number in numbers {
-        out.extend_from_slice(&number.to_be_bytes());
-    }
+    out.extend_from_slice(numbers.map(u64::to_be_bytes).as_flattened());
 }
 
 /// The type of the key whose metadata value this is, from its first byte alone.

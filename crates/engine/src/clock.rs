@@ -25,7 +25,13 @@ impl Moment {
 
     #[inline]
     pub fn since(self, earlier: Moment) -> Duration {
-        Duration::from_nanos(self.nanoseconds.saturating_sub(earlier.nanoseconds))
+        Duration::from_nanos(self.nanoseconds_since(earlier))
+    }
+
+    /// The same for those who count them. In 64 bits, which last for centuries.
+    #[inline]
+    pub fn nanoseconds_since(self, earlier: Moment) -> u64 {
+        self.nanoseconds.saturating_sub(earlier.nanoseconds)
     }
 
     pub fn elapsed(self) -> Duration {

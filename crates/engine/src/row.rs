@@ -57,18 +57,20 @@ impl Row {
     /// None deletes it.
     pub(crate) fn new(kind: impl Into<Kind>, key: &[u8], value: Option<&[u8]>) -> Row {
         let length = HEAD + key.len() + value.map_or(0, <[u8]>::len);
-        let mut row = Arc::<[u8]>::new_uninit_slice(length);
-        if let Some(bytes) = Arc::get_mut(&mut row) {
-            let (head, rest) = bytes.split_at_mut(HEAD);
-            let (to_key, to_value) = rest.split_at_mut(key.len());
-            let [a, b, c, d] = (key.len() as u32).to_ne_bytes();
-            let is_deletion = u8::from(value.is_none());
-            head.write_copy_of_slice(&[kind.into().byte(), is_deletion, a, b, c, d]);
-            to_key.write_copy_of_slice(key);
-            to_value.write_copy_of_slice(value.unwrap_or_default());
-        }
-        // SAFETY: an Arc that was just made is the only one, so all three parts were written, and together
-        // they are the whole: each copy would have panicked if the lengths were not the same.
+        let row = Arc::<[u8]>::new_uninit_slice(length);
+        // SAFETY: an Arc that was just made is the only one, and nobody else is given it before the last use of `bytes`.
+        // The pointer is the one that it writes through itself. (`Arc::get_mut` would make sure of the former by an instruction
+        // that locks, and every row is made here.)
+        let bytes = unsafe { &mut *Arc::as_ptr(&row).cast_mut() };
+        let (head, rest) = bytes.split_at_mut(HEAD);
+        let (to_key, to_value) = rest.split_at_mut(key.len());
+        let [a, b, c, d] = (key.len() as u32).to_ne_bytes();
+        let is_deletion = u8::from(value.is_none());
+        head.write_copy_of_slice(&[kind.into().byte(), is_deletion, a, b, c, d]);
+        to_key.write_copy_of_slice(key);
+        to_value.write_copy_of_slice(value.unwrap_or_default());
+        // SAFETY: all three parts were written, and together they are the whole: each copy would have panicked if the
+        // lengths were not the same.
         Row(unsafe { row.assume_init() })
     }
 

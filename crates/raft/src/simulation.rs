@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod history;
+pub(crate) mod invariants;
 mod leases;
 pub(crate) mod machine;
 pub(crate) mod net;

@@ -57,7 +57,7 @@ fn main() -> Result<(), String> {
     tasks.block_on(&runtime, server.serve(&mut before))?;
     let mut warm_up = Script::new(workload.command, 0..WARM_UP);
     tasks.block_on(&runtime, server.serve(&mut warm_up))?;
-    server.rest();
+    server.rest()?;
     let mut script = Script::new(workload.command, WARM_UP..WARM_UP + count);
     measured(&runtime, &tasks, &server, &mut script)?;
     if ![before, warm_up, script].iter().all(Script::is_over) {
@@ -95,7 +95,11 @@ impl Workload {
             "HSET" => (new_field, old_field),
             "HGET" => (new_field, hget),
             "ZADD" => (new_member, old_member),
+            "ZADD_NEW" => (scattered, more_scattered),
+            "ZADD_RANK" => (scattered_and_ranked, more_scattered),
             "LPUSH" => (lpush, lpush_more),
+            "INCR" => (incr, incr_more),
+            "MSET_10" => (set, mset),
             "LRANGE_100" => (lpush, lrange),
             _ => return None,
         };
@@ -151,6 +155,46 @@ fn old_member(number: usize) -> (String, String) {
     let score = (number + 2).to_string();
     let words = ["ZADD", "a sorted set", &score, &element(number)];
     (request(&words), ":0\r\n".into())
+}
+
+/// Members that are added everywhere in the order of their scores.
+fn scattered(number: usize) -> (String, String) {
+    let score = (number * 1237 % ELEMENTS).to_string();
+    let words = ["ZADD", "a sorted set", &score, &element(number)];
+    (request(&words), ":1\r\n".into())
+}
+
+/// The same, and in the end somebody asks for a rank: from then on they are counted.
+fn scattered_and_ranked(number: usize) -> (String, String) {
+    let (mut requests, mut replies) = scattered(number);
+    if number == ELEMENTS - 1 {
+        requests += &request(&["ZRANK", "a sorted set", &element(0)]);
+        replies += ":0\r\n";
+    }
+    (requests, replies)
+}
+
+fn more_scattered(number: usize) -> (String, String) {
+    scattered(ELEMENTS + number)
+}
+
+fn incr(number: usize) -> (String, String) {
+    (
+        request(&["INCR", "a number"]),
+        format!(":{}\r\n", number + 1),
+    )
+}
+
+fn incr_more(number: usize) -> (String, String) {
+    incr(ELEMENTS + number)
+}
+
+fn mset(number: usize) -> (String, String) {
+    let keys = (0..10).map(|at| element((number * 10 + at) % ELEMENTS));
+    let keys: Vec<String> = keys.collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "some value"]);
+    let words: Vec<&str> = std::iter::once("MSET").chain(pairs).collect();
+    (request(&words), "+OK\r\n".into())
 }
 
 fn lpush(number: usize) -> (String, String) {

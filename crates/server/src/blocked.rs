@@ -357,7 +357,7 @@ impl Waiter {
                 client: self.client.id,
                 from_replica: None,
             };
-            if !held.try_extend(&call.request()) {
+            if !call.take_latches(held) {
                 self.end(Ending::Retry);
                 return None;
             }

@@ -38,8 +38,8 @@ use crate::turn::{self, Outcome, Worker};
 const READ_SIZE: usize = 16 * 1024;
 /// What an idle connection may keep of its buffers.
 const KEPT_BUFFER: usize = 64 * 1024;
-/// The same of its list of pending replies.
-const KEPT_PENDING: usize = 256;
+/// The same of its lists of replies that wait, and of what they wait for.
+const KEPT_REPLIES: usize = 256;
 /// The most commands that one gulp runs before their replies are sent.
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
@@ -102,8 +102,10 @@ pub struct Connection<S> {
 #[derive(Default)]
 struct Gulp {
     commands: usize,
-    /// The replies among the output that hold only if a turn is committed, in order.
-    pending: Vec<PendingReply>,
+    /// The turns that must be committed before its replies are sent.
+    turns: Vec<AwaitedTurn>,
+    /// Where in the output the replies are that hold only then, in order; none if the client does not want it.
+    replies: Vec<Option<Range<usize>>>,
 }
 
 /// Requests that are parsed and have yet to run.
@@ -156,10 +158,24 @@ impl Requests {
     }
 }
 
-struct PendingReply {
-    /// None if the client does not want it: then it is only waited for.
-    place: Option<Range<usize>>,
+/// A turn, and how many replies hold only if it is committed. Those of one gulp mostly have one in common.
+struct AwaitedTurn {
     outcome: Rc<Outcome>,
+    replies: usize,
+}
+
+impl Gulp {
+    /// The reply at this place, behind all others, holds only if the turn is committed.
+    fn add(&mut self, place: Range<usize>, outcome: Rc<Outcome>) {
+        self.replies.push(Some(place));
+        match self.turns.last_mut() {
+            Some(last) if Rc::ptr_eq(&last.outcome, &outcome) => last.replies += 1,
+            _ => self.turns.push(AwaitedTurn {
+                outcome,
+                replies: 1,
+            }),
+        }
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -497,18 +513,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn settle(&mut self) {
         self.gulp.commands = 0;
         let mut failures = Vec::new();
+        let mut done = 0;
         let mut patience = Patience::default();
-        for PendingReply { place, outcome } in &self.gulp.pending {
-            if let (Err(reason), Some(place)) = (outcome.wait().await, place) {
+        for AwaitedTurn { outcome, replies } in &self.gulp.turns {
+            let places = &self.gulp.replies[done..done + replies];
+            done += replies;
+            if let Err(reason) = outcome.wait().await {
                 let moved = match outcome.has_moved() {
                     Some(slot) => gate::moved(&self.session.server, slot, &mut patience).await,
                     None => None,
                 };
-                failures.push((place.clone(), moved.unwrap_or(reason)));
+                let reason = moved.unwrap_or(reason);
+                let untrue = places.iter().flatten().cloned();
+                failures.extend(untrue.map(|place| (place, reason.clone())));
             }
         }
-        self.gulp.pending.clear();
-        self.gulp.pending.shrink_to(KEPT_PENDING);
+        self.gulp.turns.clear();
+        self.gulp.turns.shrink_to(KEPT_REPLIES);
+        self.gulp.replies.clear();
+        self.gulp.replies.shrink_to(KEPT_REPLIES);
         if failures.is_empty() {
             return;
         }
@@ -533,11 +556,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self, words: &Words, input: &[u8]) -> Result<(), Gone> {
         let words: SmallVec<[&[u8]; 8]> = words.iter(input).collect();
         let args = Args::new(&words);
-        if command::is_web_request(&args) {
-            let peer = &self.session.client.peer;
-            tracing::warn!("{peer}: closed, it sent a web request");
-            return Err(Gone);
-        }
         self.reply_start = self.output.len();
         self.session.error_is_counted = false;
         self.session.has_left_out = false;
@@ -556,6 +574,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         match admitted {
+            // None of our commands has such a name.
+            Err(_) if command::is_web_request(&args) => {
+                let peer = &self.session.client.peer;
+                tracing::warn!("{peer}: closed, it sent a web request");
+                return Err(Gone);
+            }
             Err(error) => {
                 let teller = command::who_tells(&args, &error);
                 let error = self.refuse_in_transaction(&args, error);
@@ -575,10 +599,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.write_reply(Reply::Simple("QUEUED"))?;
                 } else {
                     let sends = self.sends;
-                    if self.session.server.store.is_replicated() {
+                    let is_replicated = self.session.server.store.is_replicated();
+                    if is_replicated {
                         self.note_write(command, &args);
                     }
-                    self.execute(command, args).await?;
+                    if command.is_plain() && !is_replicated && self.session.tracker.is_none() {
+                        // Nearly always there is nothing to wait for, and nothing to be kept meanwhile.
+                        self.session.client.runs(command);
+                        let call = self.call(command, args);
+                        if let Some(attempt) =
+                            self.attempt(&call, &Patience::default(), self.resumed)
+                        {
+                            self.go_on(&call, attempt).await?;
+                        }
+                    } else {
+                        self.execute(command, args).await?;
+                    }
                     let has_failed = self.sends == sends && self.count_error();
                     self.count_call(command, &args, has_failed);
                     if let Some(tracker) = &mut self.session.tracker {
@@ -650,9 +686,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         }
         self.output.truncate(self.reply_start);
-        // A command leaves one pending reply at most.
-        if let Some(last) = self.gulp.pending.last_mut() {
-            last.place.take_if(|place| place.start >= self.reply_start);
+        // A command leaves one that waits at most.
+        if let Some(last) = self.gulp.replies.last_mut() {
+            last.take_if(|place| place.start >= self.reply_start);
         }
     }
 
@@ -690,7 +726,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// One look at the clock per command: a command begins when the one before it ends.
     fn count_call(&mut self, command: &'static Command, args: &Args<'_>, has_failed: bool) {
         let now = Moment::now();
-        let took = now.since(std::mem::replace(&mut self.resumed, now));
+        let took = now.nanoseconds_since(std::mem::replace(&mut self.resumed, now));
         let server = &self.session.server;
         let tracks_latency = server.live.tracks_latency.load(Ordering::Relaxed);
         server.stats.ran(command, took, has_failed, tracks_latency);

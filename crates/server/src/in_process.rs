@@ -72,12 +72,14 @@ impl InProcess {
         Ok(())
     }
 
-    /// Waits until RocksDB has everything.
-    pub fn rest(&self) {
-        let engine = self.worker.server.store.engine();
-        while engine.statistics().young_bytes > 0 {
+    /// Does what the background would do, and waits until RocksDB has everything.
+    pub fn rest(&self) -> Result<(), String> {
+        let store = &self.worker.server.store;
+        while store.keep_ranks().map_err(|error| error.to_string())? {}
+        while store.engine().statistics().young_bytes > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 }
 

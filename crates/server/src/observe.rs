@@ -57,10 +57,10 @@ impl Ran<'_> {
 
     /// Takes note of it if it took long.
     #[inline]
-    pub fn time(&self, server: &Server, took: Duration) {
+    pub fn time(&self, server: &Server, nanoseconds: u64) {
         let noteworthy = server.live.noteworthy_us.load(Ordering::Relaxed);
-        if took.as_micros() as u64 >= noteworthy {
-            self.note(server, took);
+        if nanoseconds / 1000 >= noteworthy {
+            self.note(server, Duration::from_nanos(nanoseconds));
         }
     }
 

@@ -235,8 +235,9 @@ impl Unit for Exec {
                 });
                 continue;
             }
+            let took = done.took.as_nanos() as u64;
             match done.error_is_counted {
-                true => stats.ran(command, done.took, error.is_some(), true),
+                true => stats.ran(command, took, error.is_some(), true),
                 false => stats.counted(command, done.took, error),
             }
             args.with(|args| {
@@ -246,7 +247,7 @@ impl Unit for Exec {
                     command,
                     args,
                 };
-                ran.time(&session.server, done.took);
+                ran.time(&session.server, took);
                 ran.show(&session.server);
             });
         }

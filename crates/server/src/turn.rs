@@ -206,6 +206,16 @@ impl Call<'_> {
             return Request::everything();
         }
         let mut request = Request::default();
+        let (weakest, strongest) = self.modes();
+        self.command.keys.visit(&self.args, |key, access| {
+            request.add(key, access.mode().clamp(weakest, strongest));
+        });
+        request
+    }
+
+    /// How weakly, and how strongly, it holds its latches at most.
+    #[inline]
+    fn modes(&self) -> (Mode, Mode) {
         // What units do to their keys is up to them.
         let is_unit = matches!(self.command.handler, Handler::Unit(_));
         let strongest = if self.command.is_write() || is_unit {
@@ -218,10 +228,19 @@ impl Call<'_> {
             Handler::Blocking(_) => strongest,
             _ => Mode::Shared,
         };
-        self.command.keys.visit(&self.args, |key, access| {
-            request.add(key, access.mode().clamp(weakest, strongest));
-        });
-        request
+        (weakest, strongest)
+    }
+
+    /// Has the latches that the command needs held, if that needs no waiting.
+    #[inline]
+    pub fn take_latches(&self, held: &mut Held) -> bool {
+        if let Some((key, access)) = self.command.keys.only(&self.args)
+            && !matches!(self.command.handler, Handler::Exclusive(_))
+        {
+            let (weakest, strongest) = self.modes();
+            return held.try_extend_by(key, access.mode().clamp(weakest, strongest));
+        }
+        held.try_extend(&self.request())
     }
 }
 
@@ -404,9 +423,8 @@ impl Worker {
                 }
             }
         }
-        let request = call.request();
-        if !turn.held.try_extend(&request) {
-            return Step::NeedsLatches(request);
+        if !call.take_latches(&mut turn.held) {
+            return Step::NeedsLatches(call.request());
         }
         turn.txn.set_time(now);
         self.open();
@@ -414,7 +432,7 @@ impl Worker {
             match turn.txn.unasked(|txn| find(txn, &call.args)) {
                 Ok(more) if turn.held.try_extend(&more) => {}
                 Ok(more) => {
-                    let mut request = request;
+                    let mut request = call.request();
                     request.join(more);
                     return Step::NeedsLatches(request.sorted());
                 }

@@ -124,7 +124,7 @@ impl<'a> Scope<'a> {
             }
             _ => {}
         }
-        if !self.held.try_extend(&call.request()) {
+        if !call.take_latches(self.held) {
             return Err(Error::Unlatched);
         }
         if let Some(tracker) = &self.session.tracker {

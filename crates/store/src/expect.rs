@@ -27,7 +27,8 @@ impl ReadTxn {
         let Some(first) = names.next() else {
             return;
         };
-        if names.all(|name| name == first) {
+        // Two that are the same stand for all: if that is wrong, something else is brought near.
+        if names.next().is_none_or(|name| name == first) {
             self.expect_elements(&Key::new(index, first), named.map(|(_, sub)| sub));
         } else {
             let names = named.map(|(name, _)| name);

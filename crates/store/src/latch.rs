@@ -286,12 +286,9 @@ impl Grips {
         self.held.is_empty() && self.everything.is_none()
     }
 
-    /// Whether what is wanted is what was taken last: commands that follow each other are often about the same key.
+    /// Whether the latch is what was taken last: commands that follow each other are often about the same key.
     #[inline]
-    fn have_just_taken(&self, request: &Request) -> bool {
-        let [(EVERYTHING, Mode::Shared), (name, _)] = request.wanted[..] else {
-            return false;
-        };
+    fn have_just_taken(&self, name: Name) -> bool {
         self.everything.is_some() && self.held.last() == Some(&(name, Mode::Exclusive))
     }
 
@@ -374,7 +371,7 @@ impl Latches {
         request.sort();
         let mut held = self.none();
         let mut table = self.table.lock();
-        if table.try_extend(&mut held.grips, &request) {
+        if table.try_extend(&mut held.grips, &request.wanted) {
             return Ok(held);
         }
         let number = table.next_number;
@@ -401,13 +398,20 @@ impl Latches {
 impl Held {
     /// Adds to what is held, if that needs no waiting; else changes nothing and says so.
     pub fn try_extend(&mut self, request: &Request) -> bool {
-        if self.grips.have_just_taken(request) {
-            return true;
-        }
-        self.latches
-            .table
-            .lock()
-            .try_extend(&mut self.grips, request)
+        self.try_take(&request.wanted)
+    }
+
+    /// The same for a single key, which is what most commands name.
+    #[inline]
+    pub fn try_extend_by(&mut self, key: &[u8], mode: Mode) -> bool {
+        let name = name_of(key);
+        self.grips.have_just_taken(name)
+            || self.try_take(&[(EVERYTHING, Mode::Shared), (name, mode)])
+    }
+
+    fn try_take(&mut self, wanted: &[(Name, Mode)]) -> bool {
+        let mut table = self.latches.table.lock();
+        table.try_extend(&mut self.grips, wanted)
     }
 
     /// Takes over what another holds.
@@ -456,7 +460,7 @@ impl Drop for Held {
 }
 
 impl Table {
-    fn try_extend(&mut self, held: &mut Grips, request: &Request) -> bool {
+    fn try_extend(&mut self, held: &mut Grips, wanted: &[(Name, Mode)]) -> bool {
         // Whoever is alone holds every latch; those who queue up for one wait for it to end.
         if held.everything == Some(Mode::Exclusive) {
             return true;
@@ -479,10 +483,10 @@ impl Table {
                 Mode::Exclusive => own == latch.shared && !latch.is_awaited_before(u64::MAX, mode),
             }
         };
-        if !request.wanted.iter().all(admits) {
+        if !wanted.iter().all(admits) {
             return false;
         }
-        for &(name, mode) in &request.wanted {
+        for &(name, mode) in wanted {
             self.take(held, name, mode);
         }
         true

@@ -152,10 +152,13 @@ pub fn set(txn: &mut WriteTxn, name: &[u8], value: &[u8], expiry: Expiry) -> Res
 
 /// The same for a key of any database.
 pub fn put(txn: &mut WriteTxn, key: &Key, value: &[u8], expiry: Expiry) -> Result<()> {
-    let live = match expiry {
-        Expiry::Never if !txn.store().listeners().hear(EventClass::New) => None,
-        _ => txn.peek(key)?.map(|found| found.stamp()),
-    };
+    if expiry == Expiry::Never && !txn.store().listeners().hear(EventClass::New) {
+        let body = new_body(txn, key, value)?;
+        let expire_ms = 0;
+        txn.put_metadata(key, &Metadata { expire_ms, body }, expire_ms);
+        return Ok(());
+    }
+    let live = txn.peek(key)?.map(|found| found.stamp());
     replace(txn, key, live.as_ref(), value, expiry)
 }
 
@@ -179,7 +182,6 @@ pub fn replace(
     }
     let before = live.map_or(0, expiry_row);
     txn.put_metadata(key, &Metadata { expire_ms, body }, before);
-    // Whoever has not looked has made sure that nobody wants to know.
     if live.is_none() {
         txn.notify_new(key);
     }

@@ -605,7 +605,9 @@ impl ReadTxn {
     }
 
     /// The key's metadata, whether it has expired or not.
-    #[inline]
+    // By itself the compiler decides otherwise, here and in what follows, and has what was found copied from one to the
+    // other.
+    #[inline(always)]
     pub fn find_even_expired(&self, key: &Key) -> Result<Option<Found<'_>>> {
         // Asked first: without a latch the last old string may be moved, and its end recorded, after the
         // metadata was read.
@@ -635,7 +637,6 @@ impl ReadTxn {
     }
 
     /// The key, if it exists and has not expired; for those whose question is not to be counted.
-    // By itself the compiler decides otherwise, and has what was found copied once more.
     #[inline(always)]
     pub fn peek(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.find_even_expired(key)?;
@@ -643,7 +644,7 @@ impl ReadTxn {
     }
 
     /// The key, if it exists and has not expired.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: &Key) -> Result<Option<Found<'_>>> {
         let found = self.peek(key)?;
         let mut lookups = self.lookups.get();

@@ -5,7 +5,12 @@ use crate::map::{ClusterMap, MAX_REPLICAS, Settings};
 use crate::node::{Addresses, Node, NodeState};
 
 impl ClusterMap {
-    pub(super) fn add_node(&mut self, addresses: &Addresses, version: u16) -> Applied {
+    pub(super) fn add_node(
+        &mut self,
+        addresses: &Addresses,
+        version: u16,
+        incarnation: u64,
+    ) -> Applied {
         let id = self.next_node;
         self.admit(id, addresses, version)?;
         let node = Node {
@@ -13,6 +18,7 @@ impl ClusterMap {
             addresses: addresses.clone(),
             state: NodeState::Active,
             version,
+            incarnation,
         };
         self.nodes.insert(id, node);
         self.next_node += 1;

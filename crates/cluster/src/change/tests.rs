@@ -33,6 +33,7 @@ fn a_cluster_is_founded_once() {
     let founder = |number| Founder {
         addresses: addresses(number),
         version: NEWEST,
+        incarnation: 9,
     };
     let foundation = |nodes: Vec<Founder>, regions, replicas| {
         Change::Found(Foundation {
@@ -91,7 +92,14 @@ fn a_standalone_server_becomes_a_cluster() {
     let version = NEWEST;
     for number in 2..=3 {
         let addresses = addresses(number);
-        let added = done(&mut map, Change::AddNode { addresses, version });
+        let added = done(
+            &mut map,
+            Change::AddNode {
+                addresses,
+                version,
+                incarnation: 9,
+            },
+        );
         assert_eq!(added, Effect::Node(number));
     }
     assert_eq!(map.wanted_replicas(1), 3);
@@ -104,6 +112,7 @@ fn nodes_come_and_go() {
     let add = |number| Change::AddNode {
         addresses: addresses(number),
         version: NEWEST,
+        incarnation: 9,
     };
     let taken = "node 2 has the address 10.0.0.2:16379 already";
     refused(&mut map, add(2), taken);
@@ -291,6 +300,7 @@ fn nothing_is_changed_that_a_node_cannot_read() {
     let old = Change::AddNode {
         addresses: addresses(4),
         version: 0,
+        incarnation: 9,
     };
     refused(
         &mut map,

@@ -59,6 +59,7 @@ mod tests {
         let add = Change::AddNode {
             addresses: addresses(4),
             version: crate::NEWEST,
+            incarnation: 9,
         };
         let changes = [
             (add.clone(), Ok(Effect::Node(4))),

@@ -18,6 +18,7 @@ pub(super) fn read_change(reader: &mut Reader<'_>) -> Read<Change> {
         2 => Change::AddNode {
             addresses: read_addresses(reader)?,
             version: reader.u16("version")?,
+            incarnation: reader.u64("incarnation")?,
         },
         3 => Change::UpdateNode {
             node: reader.u64("node")?,
@@ -79,6 +80,7 @@ fn read_foundation(reader: &mut Reader<'_>) -> Read<Foundation> {
         nodes.push(Founder {
             addresses: read_addresses(reader)?,
             version: reader.u16("version")?,
+            incarnation: reader.u64("incarnation")?,
         });
     }
     Ok(Foundation {
@@ -157,6 +159,7 @@ pub(super) fn read_node(reader: &mut Reader<'_>) -> Read<Node> {
             other => return Err(value(reader, "state", other)),
         },
         version: reader.u16("version")?,
+        incarnation: reader.u64("incarnation")?,
     })
 }
 

@@ -35,17 +35,19 @@ fn changes() -> Vec<(Change, String)> {
                 nodes: vec![Founder {
                     addresses: addresses(1),
                     version: 1,
+                    incarnation: 9,
                 }],
                 regions: 16,
             }),
-            format!("01 0000000000000009 0301 00000001 {ADDRESSES} 0001 0010"),
+            format!("01 0000000000000009 0301 00000001 {ADDRESSES} 0001 0000000000000009 0010"),
         ),
         (
             Change::AddNode {
                 addresses: addresses(1),
                 version: 1,
+                incarnation: 9,
             },
-            format!("02 {ADDRESSES} 0001"),
+            format!("02 {ADDRESSES} 0001 0000000000000009"),
         ),
         (
             Change::UpdateNode {
@@ -124,7 +126,7 @@ fn a_golden_map() {
     let expected = format!(
         "0001 0000000000000007 0000000000000002 0001 0101 \
          0000000000000002 0000000000000003 0000000000000004 \
-         00000001 0000000000000001 {ADDRESSES} 00 0001 \
+         00000001 0000000000000001 {ADDRESSES} 00 0001 0000000000000009 \
          00000002 \
          0000000000000000 00 0000000000000001 00000001 \
          0000000000000001 0000000000000001 00 00  00 00 \

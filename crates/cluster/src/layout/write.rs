@@ -71,6 +71,7 @@ impl Writer {
             NodeState::Removed => 2,
         });
         self.u16(node.version);
+        self.u64(node.incarnation);
     }
 
     pub(super) fn region(&mut self, region: &Region) {
@@ -111,13 +112,19 @@ impl Writer {
                 self.all(foundation.nodes.iter(), |out, founder| {
                     out.addresses(&founder.addresses);
                     out.u16(founder.version);
+                    out.u64(founder.incarnation);
                 });
                 self.u16(foundation.regions);
             }
-            Change::AddNode { addresses, version } => {
+            Change::AddNode {
+                addresses,
+                version,
+                incarnation,
+            } => {
                 self.u8(2);
                 self.addresses(addresses);
                 self.u16(*version);
+                self.u64(*incarnation);
             }
             Change::UpdateNode {
                 node,

@@ -1,9 +1,10 @@
 //! What a node knows of its cluster, besides its regions.
 
 use cairn_encoding::raft::Applied;
-use cairn_encoding::system::{Descriptor, Identity, SystemKey};
+use cairn_encoding::system::{Descriptor, Identity, SystemKey, SystemKind};
 
 use super::Regions;
+use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
@@ -30,7 +31,21 @@ impl Regions {
     ) -> Result<()> {
         let mut batch = named(identity);
         batch.put(Family::Meta, &map_key(map_region), map);
+        self.hand_over_libraries(map_region, &mut batch)?;
         self.create_beside(batch, regions)
+    }
+
+    /// Functions are those of the whole cluster, and so of the map's region.
+    fn hand_over_libraries(&self, to: u64, batch: &mut Batch) -> Result<()> {
+        let own = SystemKind::Library.region_prefix(LOCAL_REGION);
+        for (key, value) in self.system_rows(SystemKind::Library)? {
+            if let Some(name) = key.strip_prefix(&own[..]) {
+                let renamed = [&SystemKind::Library.region_prefix(to)[..], name].concat();
+                batch.put(Family::Meta, &renamed, value);
+                batch.delete(Family::Meta, &key);
+            }
+        }
+        Ok(())
     }
 
     /// The map of the cluster, as the log of its region has it here; none if there is none here.

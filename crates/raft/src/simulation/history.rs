@@ -1,27 +1,22 @@
-//! What clients were told, and whether it is true.
+//! What clients were told. Whether that is true, `invariants` finds out.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::machine::{Content, Entry};
-use crate::simulation::cluster::{Cluster, REGION};
+use crate::machine::Entry;
+use crate::simulation::invariants::{Acknowledged, Leaders, Reads};
 
-/// What was acknowledged, and where.
 #[derive(Clone, Default)]
 pub(crate) struct History(Arc<Mutex<Told>>);
 
 #[derive(Default)]
 struct Told {
-    applied: BTreeMap<u64, Bytes>,
-    refused: Vec<Bytes>,
+    acknowledged: Acknowledged,
     unknown: u64,
-    /// The highest index that anybody was told of.
-    highest: Option<u64>,
-    reads: u64,
-    leaders: BTreeMap<u64, u64>,
+    reads: Reads,
+    leaders: Leaders,
 }
 
 /// What happened in a story.
@@ -56,14 +51,11 @@ impl Counts {
 
 impl History {
     pub(crate) fn applied(&self, index: u64, payload: Bytes) {
-        let mut told = self.0.lock();
-        told.highest = told.highest.max(Some(index));
-        let other = told.applied.insert(index, payload);
-        assert_eq!(other, None, "two batches were acknowledged at {index}");
+        self.0.lock().acknowledged.applied(index, payload);
     }
 
     pub(crate) fn refused(&self, payload: Bytes) {
-        self.0.lock().refused.push(payload);
+        self.0.lock().acknowledged.refused(payload);
     }
 
     pub(crate) fn unknown(&self) {
@@ -72,84 +64,35 @@ impl History {
 
     /// The highest index that was acknowledged by now.
     pub(crate) fn highest(&self) -> Option<u64> {
-        self.0.lock().highest
+        self.0.lock().acknowledged.highest()
     }
 
-    /// No stale read: what was acknowledged before the read began must show.
     pub(crate) fn read(&self, before: Option<u64>, seen: Option<u64>) {
-        assert!(
-            seen >= before,
-            "a read saw {seen:?}, after {before:?} was acknowledged"
-        );
-        self.0.lock().reads += 1;
+        self.0.lock().reads.seen(before, seen);
     }
 
-    /// One leader per term.
     pub(crate) fn leads(&self, term: u64, node: u64) {
-        let leader = *self.0.lock().leaders.entry(term).or_insert(node);
-        assert_eq!(leader, node, "two leaders in term {term}");
+        self.0.lock().leaders.seen(term, node);
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
-        self.0.lock().applied.len()
+        self.0.lock().acknowledged.counts().0
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let told = self.0.lock();
+        let (applied, refused) = told.acknowledged.counts();
         Counts {
-            applied: told.applied.len(),
-            refused: told.refused.len(),
+            applied,
+            refused,
             unknown: told.unknown,
-            reads: told.reads,
-            terms: told.leaders.len(),
+            reads: told.reads.count(),
+            terms: told.leaders.terms(),
             ..Counts::default()
         }
     }
 
-    /// No acknowledged batch is lost, and no refused one is applied.
     pub(crate) fn check_against(&self, history: &[Entry]) {
-        let told = self.0.lock();
-        for (index, payload) in &told.applied {
-            let entry = history.get(*index as usize).map(|entry| &entry.content);
-            match entry {
-                Some(Content::Batch { payload: found, .. }) => assert_eq!(found, payload),
-                other => panic!("batch {index} was acknowledged, but there is {other:?}"),
-            }
-        }
-        let mut found: Vec<&Bytes> = history
-            .iter()
-            .filter_map(|entry| match &entry.content {
-                Content::Batch { payload, .. } => Some(payload),
-                _ => None,
-            })
-            .collect();
-        let count = found.len();
-        found.sort();
-        found.dedup();
-        assert_eq!(found.len(), count, "a batch was applied twice");
-        for refused in &told.refused {
-            let applied = found.binary_search(&refused).is_ok();
-            assert!(!applied, "{refused:?} was refused, and applied");
-        }
-    }
-}
-
-/// State machine safety: what any two replicas have applied is the same as far as both go.
-pub(crate) fn check_machines(cluster: &Cluster) {
-    let machines: Vec<_> = cluster
-        .hardware
-        .lock()
-        .values()
-        .map(|hardware| hardware.machine.state(REGION).history)
-        .collect();
-    let longest = machines.iter().max_by_key(|history| history.len());
-    for history in &machines {
-        let longest = &longest.expect("there is one")[..history.len()];
-        if let Some(at) = (0..history.len()).find(|at| history[*at] != longest[*at]) {
-            panic!(
-                "two machines differ: {:?} and {:?}",
-                history[at], longest[at]
-            );
-        }
+        self.0.lock().acknowledged.check(history);
     }
 }

@@ -14,7 +14,8 @@ use crate::group::{Member, Role};
 use crate::node::Node;
 use crate::runtime::{now, sleep, within};
 use crate::simulation::cluster::{Cluster, REGION};
-use crate::simulation::history::{Counts, History, check_machines};
+use crate::simulation::history::{Counts, History};
+use crate::simulation::invariants;
 use crate::simulation::machine::WRONG_EPOCH;
 use crate::simulation::runtime::{random, spawn_on};
 
@@ -50,7 +51,7 @@ pub(crate) async fn tell(nodes: u64, spare: u64, troubles: u64) -> Counts {
     for _ in 0..troubles {
         story.trouble().await;
         sleep(Duration::from_millis(random(0..1500))).await;
-        check_machines(&story.cluster);
+        invariants::check(&story.cluster);
     }
     story.recover().await;
     let before = story.history.acknowledged();
@@ -325,7 +326,7 @@ impl Story {
             }
             sleep(Duration::from_millis(100)).await;
         }
-        check_machines(&self.cluster);
+        invariants::check(&self.cluster);
         let (leader, _) = self.cluster.wait_for_leader().await;
         let state = self.cluster.hardware(leader.id()).machine.state(REGION);
         self.history.check_against(&state.history);

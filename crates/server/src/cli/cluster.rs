@@ -225,11 +225,15 @@ fn add_node(at: &At, new: &Address) -> Result<(), String> {
         .iter()
         .find(|node| node.text("state") != "removed" && newcomer.is_at(node));
     let id = match known {
-        Some(node) => node.number("node"),
+        Some(node) => {
+            newcomer.must_be(node)?;
+            node.number("node")
+        }
         None => {
             let change = Change::AddNode {
                 addresses: newcomer.addresses.clone(),
                 version: newcomer.layout,
+                incarnation: newcomer.incarnation,
             };
             let words: [&[u8]; 3] = [b"CAIRN.CLUSTER", b"ADD-NODE", &change.encode()];
             let id = text_of(&client.ask(&words)?);

@@ -6,11 +6,16 @@
 //!
 //! A server of a single machine can be the founder: its data is that of the one region that there is then.
 
+use std::fs;
+use std::io::{self, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use cairn_cluster::{Addresses, Change, ClusterMap, Foundation, MAP_REGION, Peer, Region};
-use cairn_engine::{Descriptor, EngineError, Family, Identity, Regions, Slots};
+use cairn_encoding::system::{SystemKey, SystemKind, value};
+use cairn_encoding::{SLOTS, row};
+use cairn_engine::{Descriptor, EngineError, Family, Identity, LOCAL_REGION, Regions, Slots};
 use cairn_raft::{Applied, Log, Membership};
 use cairn_store::Store;
 use parking_lot::Mutex;
@@ -23,6 +28,8 @@ use crate::server::Server;
 
 /// Where the logs of the regions are, below the directory of the data.
 const LOG: &str = "raft";
+/// The file that tells this directory from any other, one that it is put in the place of included.
+const INCARNATION: &str = "incarnation";
 const THREADS_AT_LEAST: usize = 2;
 /// The number of the node that founds a cluster.
 const FOUNDER: u64 = 1;
@@ -32,6 +39,8 @@ pub struct Entrance {
     settings: ClusterSettings,
     regions: Arc<Regions>,
     log: Log,
+    /// What tells this directory from any other: see [`cairn_cluster::Node`].
+    incarnation: u64,
     /// Taken by the node. Held while one is made.
     listener: Mutex<Option<TcpListener>>,
     runtime: Runtime,
@@ -51,6 +60,8 @@ impl Entrance {
         store.engine().start_filters();
         let log = Log::open(&path, &settings.raft)
             .map_err(|error| format!("cannot open the logs in {}: {error}", path.display()))?;
+        let incarnation = incarnation(store.engine().path())
+            .map_err(|error| format!("cannot write {INCARNATION}: {error}"))?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.max(THREADS_AT_LEAST))
@@ -62,6 +73,7 @@ impl Entrance {
             settings,
             regions: Arc::new(regions),
             log,
+            incarnation,
             listener: Mutex::new(Some(listener)),
             runtime,
             server: OnceLock::new(),
@@ -71,6 +83,10 @@ impl Entrance {
     /// What others are told of this server, unless somebody says better. A host is empty if it is not known.
     pub fn addresses(&self) -> &Addresses {
         &self.settings.addresses
+    }
+
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Which node of which cluster it is, if any.
@@ -85,6 +101,29 @@ impl Entrance {
             .engine()
             .background_rows(Family::Metadata, &[], &[]);
         Ok(rows.next()?.is_some())
+    }
+
+    /// The databases besides the first that have keys.
+    fn other_databases(&self) -> Result<Vec<String>, EngineError> {
+        let engine = self.regions.engine();
+        let mut found = Vec::new();
+        let lower = SystemKind::Database.region_prefix(LOCAL_REGION);
+        let upper = row::prefix_end(&lower).unwrap_or_default();
+        let mut databases = engine.background_rows(Family::Meta, &lower, &upper);
+        while let Some((key, value)) = databases.next()? {
+            let SystemKey::Database { number, .. } = SystemKey::decode(key)? else {
+                continue;
+            };
+            let index = value::decode_database(value)?;
+            let (mut first, mut end) = (Vec::new(), Vec::new());
+            row::slot_prefix(&mut first, index, 0);
+            row::slot_prefix(&mut end, index, SLOTS);
+            let mut rows = engine.background_rows(Family::Metadata, &first, &end);
+            if number != 0 && rows.next()?.is_some() {
+                found.push(number.to_string());
+            }
+        }
+        Ok(found)
     }
 
     /// Says whose entrance it is, and goes on as the node that the server was before, if it was one.
@@ -129,6 +168,17 @@ impl Entrance {
             Some(known) => return Err(belongs(&known)),
             None => {}
         }
+        let named = foundation.nodes.first().map(|node| node.incarnation);
+        if named != Some(self.incarnation) {
+            return Err("another server was to found this cluster".to_string());
+        }
+        let others = self.other_databases().map_err(failed)?;
+        if !others.is_empty() {
+            return Err(format!(
+                "a cluster has one database, and there are keys in others: {}; move or flush them first",
+                others.join(", ")
+            ));
+        }
         if foundation.regions > 1 && self.holds_data().map_err(failed)? {
             return Err(
                 "there is data, which becomes one region: found the cluster with 1 region, and split it then"
@@ -153,13 +203,26 @@ impl Entrance {
     }
 
     /// Takes the place of a node that others have made for this server. To be told so again does no harm.
-    pub fn join(&self, cluster: u64, node: u64, peers: Vec<(u64, Peer)>) -> Result<(), String> {
+    /// Only for the server that it was made for: one that has lost its directory must not vote as if it had not.
+    pub fn join(
+        &self,
+        cluster: u64,
+        node: u64,
+        incarnation: u64,
+        peers: Vec<(u64, Peer)>,
+    ) -> Result<(), String> {
         let listener = &mut *self.listener.lock();
         let failed = |error: EngineError| error.to_string();
         match self.identity().map_err(failed)? {
             Some(known) if (known.cluster, known.node) == (cluster, node) => return Ok(()),
             Some(known) => return Err(belongs(&known)),
             None => {}
+        }
+        if incarnation != self.incarnation {
+            return Err(format!(
+                "node {node} was made for another directory, which may have been lost: remove the node from the \
+                 cluster, and add this server as a new one"
+            ));
         }
         if self.holds_data().map_err(failed)? {
             return Err("there is data, and only the first node of a cluster may bring any".into());
@@ -204,6 +267,24 @@ impl Entrance {
             self.runtime.block_on(node.shut_down());
         }
     }
+}
+
+/// Reads what tells the directory from others, and makes it up if it is new.
+fn incarnation(dir: &Path) -> io::Result<u64> {
+    let path = dir.join(INCARNATION);
+    match fs::read_to_string(&path) {
+        Ok(text) => return text.trim().parse().map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let incarnation = fastrand::u64(1..);
+    let temporary = dir.join(format!("{INCARNATION}.new"));
+    let mut file = fs::File::create(&temporary)?;
+    file.write_all(format!("{incarnation}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, &path)?;
+    fs::File::open(dir)?.sync_all()?;
+    Ok(incarnation)
 }
 
 fn belongs(known: &Identity) -> String {

@@ -83,9 +83,9 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, Handler::Session(help))
         .flags(&[Loading, Stale])
         .about(GROUP, SINCE, "O(1)", "Prints this help."),
-    administrative("join", -4, join)
-        .usage("<cluster> <node> [<node> <host> <port> ...]")
-        .syntax("cluster:i node:i peer{node:i host port:i}?+")
+    administrative("join", -5, join)
+        .usage("<cluster> <node> <incarnation> [<node> <host> <port> ...]")
+        .syntax("cluster:i node:i incarnation:i peer{node:i host port:i}?+")
         .about(
             GROUP,
             SINCE,
@@ -244,6 +244,10 @@ fn who_am_i(server: &Server, _: &Args) -> Result<Reply> {
         ("run", Reply::bulk(server.run_id.clone())),
         ("cluster", Reply::bulk(cluster)),
         ("node", own.into()),
+        (
+            "incarnation",
+            Reply::bulk(entrance.incarnation().to_string()),
+        ),
         ("data", flag(holds_data)),
         ("secured", flag(is_secured)),
         ("host", Reply::bulk(clients.host)),
@@ -272,7 +276,8 @@ fn found(server: &Server, args: &Args) -> Result<Reply> {
 fn join(server: &Server, args: &Args) -> Result<Reply> {
     let entrance = entrance(server)?;
     let (cluster, own) = (number(args[2])?, number(args[3])?);
-    let rest = args.rest(4);
+    let incarnation = number(args[4])?;
+    let rest = args.rest(5);
     if !rest.len().is_multiple_of(3) {
         return Err(Error::SYNTAX);
     }
@@ -282,7 +287,9 @@ fn join(server: &Server, args: &Args) -> Result<Reply> {
         let port = u16::try_from(int(peer[2])?).map_err(|_| Error::NOT_INTEGER)?;
         peers.push((number(peer[0])?, Peer { host, port }));
     }
-    entrance.join(cluster, own, peers).map_err(refused)?;
+    entrance
+        .join(cluster, own, incarnation, peers)
+        .map_err(refused)?;
     Ok(Reply::Ok)
 }
 
@@ -438,6 +445,7 @@ fn told_of_node(node: &Node, map: &ClusterMap, observed: &Observed) -> Reply {
     fields(vec![
         ("node", node.id.into()),
         ("state", Reply::bulk(node.state.to_string())),
+        ("incarnation", Reply::bulk(node.incarnation.to_string())),
         (
             "alive",
             Reply::Int(i64::from(observed.alive.contains(&node.id))),

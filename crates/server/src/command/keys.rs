@@ -239,6 +239,22 @@ impl Keys {
             spec.visit(args, &mut |at, _| visit(args[at]));
         }
     }
+
+    /// The key, where the command names one and no others.
+    #[inline]
+    pub fn only<'a>(&self, args: &Args<'a>) -> Option<(&'a [u8], Access)> {
+        match self.0 {
+            &[
+                KeySpec {
+                    access,
+                    place: Place::Range { first, last, .. },
+                },
+            ] if i64::from(last) == first as i64 && access != Access::NotKey => {
+                Some((args.get(first)?, access))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A key count as C's atoi reads it: as many digits as there are, and of the number its lowest bits. Where the handler is

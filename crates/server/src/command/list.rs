@@ -199,32 +199,33 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn lpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let list = List::open(txn, args[1])?;
-    push(txn, args, list, End::Left)
+    push(txn, args, End::Left, Onto::Any)
 }
 
 fn rpush(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    let list = List::open(txn, args[1])?;
-    push(txn, args, list, End::Right)
+    push(txn, args, End::Right, Onto::Any)
 }
 
 fn lpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    push_if_exists(txn, args, End::Left)
+    push(txn, args, End::Left, Onto::Existing)
 }
 
 fn rpushx(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    push_if_exists(txn, args, End::Right)
+    push(txn, args, End::Right, Onto::Existing)
 }
 
-fn push_if_exists(txn: &mut WriteTxn, args: &Args, end: End) -> Result<Reply> {
-    let list = List::open(txn, args[1])?;
-    if !list.exists() {
+/// Which lists are pushed to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Onto {
+    Any,
+    Existing,
+}
+
+fn push(txn: &mut WriteTxn, args: &Args, end: End, onto: Onto) -> Result<Reply> {
+    let mut list = List::open(txn, args[1])?;
+    if onto == Onto::Existing && !list.exists() {
         return Ok(Reply::Int(0));
     }
-    push(txn, args, list, end)
-}
-
-fn push(txn: &mut WriteTxn, args: &Args, mut list: List, end: End) -> Result<Reply> {
     for element in args.rest(2) {
         txn.step()?;
         list.push(txn, end, element);

@@ -333,6 +333,15 @@ impl Command {
         }
     }
 
+    /// Whether it reads or writes rows and does nothing else.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        matches!(
+            self.handler,
+            Handler::Point(_) | Handler::Read(_) | Handler::Write(_)
+        )
+    }
+
     /// Whether it writes, or is seen by others, whatever its arguments are.
     pub fn writes_besides_scripts(&self) -> bool {
         self.is_write() || self.has(Flag::MayReplicate) && !self.has(Flag::Scripting)

@@ -10,7 +10,7 @@ use cairn_resp::Reply;
 use cairn_store::{Error, Region, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, PendingReply, error_reply};
+use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, error_reply};
 use crate::blocked::{Ending, Place};
 use crate::cluster::gate::{self, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
@@ -20,6 +20,13 @@ use crate::route::{self, DOWN};
 use crate::session::{Awaited, Session};
 use crate::turn::{Call, Step};
 use crate::unit::Unit;
+
+/// What has become of a command so far.
+pub(super) struct Attempt {
+    /// Where in the output its reply begins.
+    before: usize,
+    step: Step,
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn execute(
@@ -88,12 +95,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     false => None,
                 };
                 let call = Call {
-                    command,
-                    args,
-                    database: self.session.database,
-                    protocol: self.session.protocol,
-                    client: self.session.client.id,
                     from_replica,
+                    ..self.call(command, args)
                 };
                 if let Handler::Blocking(blocking) = command.handler {
                     let mut patience = Patience::default();
@@ -115,6 +118,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 self.run_in_turn(&call).await
             }
+        }
+    }
+
+    #[inline]
+    pub(super) fn call<'a>(&self, command: &'static Command, args: Args<'a>) -> Call<'a> {
+        Call {
+            command,
+            args,
+            database: self.session.database,
+            protocol: self.session.protocol,
+            client: self.session.client.id,
+            from_replica: None,
         }
     }
 
@@ -205,24 +220,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
+        match self.attempt(call, &Patience::default(), self.resumed) {
+            None => Ok(()),
+            Some(attempt) => self.go_on(call, attempt).await,
+        }
+    }
+
+    /// Runs a command as far as it gets without waiting: none if it is done, as most are.
+    #[inline]
+    pub(super) fn attempt(
+        &mut self,
+        call: &Call<'_>,
+        patience: &Patience,
+        now: Moment,
+    ) -> Option<Attempt> {
+        let before = self.output.len();
+        match self.worker.run(call, patience, now, &mut self.output) {
+            Step::Done => {
+                self.await_outcome(before);
+                None
+            }
+            step => Some(Attempt { before, step }),
+        }
+    }
+
+    /// Has a command run to its end that was not done at once.
+    pub(super) async fn go_on(&mut self, call: &Call<'_>, attempt: Attempt) -> Result<(), Gone> {
         let mut patience = Patience::default();
         let mut waits = 0;
         let mut wait: Option<Wait> = None;
-        let mut now = self.resumed;
-        let mut has_waited = false;
-        loop {
-            if std::mem::replace(&mut has_waited, true) {
-                now = Moment::now();
-                if let Some(error) = self.denied_meanwhile(call.command, &call.args) {
-                    return self.write_reply(error_reply(error));
-                }
-            }
-            let before = self.output.len();
-            match self.worker.run(call, &patience, now, &mut self.output) {
-                Step::Done => {
-                    self.await_outcome(before);
-                    return Ok(());
-                }
+        let mut next = Some(attempt);
+        while let Some(Attempt { before, step }) = next {
+            match step {
+                // It would not be here; and only units run alone.
+                Step::Done | Step::Alone => return Ok(()),
                 Step::Broken(error) => {
                     tracing::error!("{error}");
                     return Err(Gone);
@@ -268,17 +299,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.wait_for_pause(call.command, false).await?;
                     }
                 }
-                // Only units do.
-                Step::Alone => return Ok(()),
             }
+            let now = Moment::now();
+            if let Some(error) = self.denied_meanwhile(call.command, &call.args) {
+                return self.write_reply(error_reply(error));
+            }
+            next = self.attempt(call, &patience, now);
         }
+        Ok(())
     }
 
     /// The reply that begins here is to be sent when the turn is committed.
     fn await_outcome(&mut self, start: usize) {
         if let Some(outcome) = self.worker.outcome() {
-            let place = Some(start..self.output.len());
-            self.gulp.pending.push(PendingReply { place, outcome });
+            self.gulp.add(start..self.output.len(), outcome);
         }
     }
 

@@ -91,7 +91,6 @@ impl Collection {
         self.is_counted() || txn.store().ranks().is_building()
     }
 
-    #[cold]
     fn change_count(&self, txn: &mut WriteTxn, element: &[u8], by: i64) -> Result<()> {
         let Some(ranking) = self.ranking_to_change(txn, element)? else {
             return Ok(());
@@ -102,7 +101,9 @@ impl Collection {
         if self.is_counted()
             && let Some(block) = directory.block(spot)
         {
-            let row_key = self.key().count(self.version(), &block.first);
+            let mut room = [0; 8];
+            let first = block.first_in(&mut room);
+            let row_key = self.key().count(self.version(), first);
             txn.put(Family::ZsetScore, &row_key, count::encode(count));
             self.report(txn, &ranking, count, by);
         }
@@ -217,7 +218,7 @@ impl Collection {
         let directory = ranking.directory.read();
         let spot = directory.find(place);
         let before = directory.before(spot);
-        let first = directory.block(spot).map(|block| block.first.clone());
+        let first = directory.block(spot).map(|block| block.first().to_vec());
         drop(directory);
         let first = first.unwrap_or_default();
         let mut rows = self.rows_between(txn, &first, Some(place), Direction::Forward)?;
@@ -250,7 +251,7 @@ impl Collection {
             {
                 let (direction, before) = nearer(offset, block.count);
                 let end = directory.end_of(spot);
-                let rows = self.rows_between(txn, &block.first, end, direction)?;
+                let rows = self.rows_between(txn, block.first(), end, direction)?;
                 return Ok((rows, before));
             }
         }
@@ -290,7 +291,7 @@ impl Collection {
             if let Some((spot, offset)) = directory.at_rank(rank)
                 && let Some(block) = directory.block(spot)
             {
-                places.push((self.row_key(&block.first).to_vec(), offset));
+                places.push((self.row_key(block.first()).to_vec(), offset));
             }
         }
         Ok(Some(Jumps {

@@ -1,17 +1,23 @@
 //! The blocks of one collection, in memory.
 //!
-//! Blocks stand on shelves of some hundred, and a shelf knows what its blocks count together. So to find the
+//! Blocks stand on shelves of some dozens, and a shelf knows what its blocks count together. So to find the
 //! block of an element is two binary searches, and to add up what lies before it passes over one number per
 //! shelf, and one per block of a single shelf.
+//!
+//! Whoever adds an element anywhere in a large collection finds all this far from the processor, and waits for memory
+//! rather than for anything else. So the first search passes over numbers that lie close together, and a shelf is
+//! fetched as a whole before it is searched.
 
 use std::cmp::Ordering;
 
-use cairn_engine::EngineError;
+use cairn_engine::{EngineError, prefetch};
 
 use crate::error::Result;
 
 /// How many blocks stand on a shelf; up to twice as many before it is split.
-const SHELF: usize = 256;
+const SHELF: usize = 32;
+/// How many bytes the processor fetches at once.
+const LINE: usize = 64;
 /// What a block takes beside its bytes.
 const OVERHEAD: usize = size_of::<Block>() + 16;
 
@@ -21,7 +27,7 @@ pub(super) struct Block {
     /// How `first` begins: nearly always that is enough to compare, and it need not be fetched.
     head: u64,
     pub(super) count: u64,
-    pub(super) first: Box<[u8]>,
+    first: Box<[u8]>,
 }
 
 impl Block {
@@ -37,6 +43,22 @@ impl Block {
         OVERHEAD + self.first.len()
     }
 
+    pub(super) fn first(&self) -> &[u8] {
+        &self.first
+    }
+
+    /// The same to be read where the block was just found: unless it is long, it need not be fetched.
+    pub(super) fn first_in<'b>(&'b self, room: &'b mut [u8; 8]) -> &'b [u8] {
+        match room.get(..self.first.len()) {
+            Some(_) => {
+                *room = self.head.to_be_bytes();
+                &room[..self.first.len()]
+            }
+            None => &self.first,
+        }
+    }
+
+    #[inline]
     fn begins_at_or_before(&self, (head, element): (u64, &[u8])) -> bool {
         match self.head.cmp(&head) {
             Ordering::Less => true,
@@ -55,8 +77,6 @@ fn head_of(bytes: &[u8]) -> u64 {
 }
 
 struct Shelf {
-    /// That of the first block.
-    head: u64,
     total: u64,
     blocks: Vec<Block>,
 }
@@ -64,20 +84,27 @@ struct Shelf {
 impl Shelf {
     fn new(blocks: Vec<Block>) -> Self {
         Shelf {
-            head: blocks.first().map_or(0, |block| block.head),
             total: blocks.iter().map(|block| block.count).sum(),
             blocks,
         }
     }
 
+    /// That of the first block.
+    fn head(&self) -> u64 {
+        self.blocks.first().map_or(0, |block| block.head)
+    }
+
     fn begins_at_or_before(&self, place: (u64, &[u8])) -> bool {
-        match self.head.cmp(&place.0) {
-            Ordering::Less => true,
-            Ordering::Equal => {
-                let first = self.blocks.first();
-                first.is_some_and(|block| block.begins_at_or_before(place))
-            }
-            Ordering::Greater => false,
+        let first = self.blocks.first();
+        first.is_some_and(|block| block.begins_at_or_before(place))
+    }
+
+    /// Has all blocks brought near, so that a search does not wait for one after the other.
+    #[inline]
+    fn expect(&self) {
+        let start = self.blocks.as_ptr().cast::<u8>();
+        for offset in (0..size_of_val(&*self.blocks)).step_by(LINE) {
+            prefetch(start.wrapping_add(offset));
         }
     }
 }
@@ -93,6 +120,8 @@ pub(super) struct Spot {
 pub(super) struct Directory {
     /// None of them is empty, and the first block begins with nothing.
     shelves: Vec<Shelf>,
+    /// The head of each.
+    heads: Vec<u64>,
     bytes: usize,
 }
 
@@ -118,27 +147,45 @@ impl Directory {
                 shelf.blocks.push(block);
                 shelf.total += count;
             }
-            _ => self.shelves.push(Shelf::new(vec![block])),
+            _ => self.add_shelf(vec![block]),
         }
+    }
+
+    fn add_shelf(&mut self, blocks: Vec<Block>) {
+        let shelf = Shelf::new(blocks);
+        self.heads.push(shelf.head());
+        self.shelves.push(shelf);
     }
 
     /// The block of an element, which need not be there.
     pub(super) fn find(&self, element: &[u8]) -> Spot {
         let place = (head_of(element), element);
         let before = |found: usize| found.saturating_sub(1);
-        let shelf = before(
-            self.shelves
-                .partition_point(|shelf| shelf.begins_at_or_before(place)),
-        );
-        let blocks = self
-            .shelves
-            .get(shelf)
-            .map_or(&[][..], |shelf| &shelf.blocks);
+        let shelf = before(self.shelves_up_to(place));
+        let blocks = match self.shelves.get(shelf) {
+            Some(shelf) => {
+                shelf.expect();
+                &shelf.blocks[..]
+            }
+            None => &[],
+        };
         let block = before(blocks.partition_point(|block| block.begins_at_or_before(place)));
         Spot {
             shelf: shelf as u32,
             block: block as u32,
         }
+    }
+
+    /// How many shelves begin at or before a place.
+    fn shelves_up_to(&self, place: (u64, &[u8])) -> usize {
+        let not_behind = self.heads.partition_point(|head| *head <= place.0);
+        if not_behind == 0 || self.heads[not_behind - 1] < place.0 {
+            return not_behind;
+        }
+        // Where the heads do not tell, the blocks do.
+        let before = self.heads.partition_point(|head| *head < place.0);
+        let equal = &self.shelves[before..not_behind];
+        before + equal.partition_point(|shelf| shelf.begins_at_or_before(place))
     }
 
     pub(super) fn block(&self, spot: Spot) -> Option<&Block> {
@@ -153,7 +200,7 @@ impl Directory {
             let shelf = self.shelves.get(spot.shelf as usize + 1)?;
             shelf.blocks.first()
         });
-        next.map(|block| &*block.first)
+        next.map(Block::first)
     }
 
     /// How many elements lie in the blocks before this one.
@@ -265,10 +312,10 @@ impl Directory {
         let blocks: usize = self.shelves.iter().map(|shelf| shelf.blocks.len()).sum();
         if are_full || blocks < self.shelves.len() * SHELF / 8 {
             let shelves = std::mem::take(&mut self.shelves).into_iter();
+            self.heads.clear();
             let mut blocks = shelves.flat_map(|shelf| shelf.blocks).peekable();
             while blocks.peek().is_some() {
-                let shelf = blocks.by_ref().take(SHELF).collect();
-                self.shelves.push(Shelf::new(shelf));
+                self.add_shelf(blocks.by_ref().take(SHELF).collect());
             }
         }
     }
@@ -315,6 +362,33 @@ mod tests {
             }
         }
         assert_eq!(directory.before(directory.find(b"")), 0);
+    }
+
+    #[test]
+    fn heads_need_not_tell_blocks_apart() {
+        let mut directory = Directory::default();
+        let named = |number: u64| format!("the same head {number:04}");
+        for number in 0..1000 {
+            let first = match number {
+                0 => String::new(),
+                number => named(number),
+            };
+            directory.push(first.as_bytes(), number + 1);
+        }
+        for number in 0..1000 {
+            let spot = directory.find(named(number).as_bytes());
+            assert_eq!(directory.block(spot).unwrap().count, number + 1);
+        }
+        let count = |element: &[u8]| directory.block(directory.find(element)).unwrap().count;
+        assert_eq!([count(b"a"), count(b"the same"), count(b"z")], [1, 1, 1000]);
+    }
+
+    #[test]
+    fn where_a_block_begins_is_read_from_its_head_if_it_is_short() {
+        for first in ["", "a", "12345678", "123456789", "\0", "ab\0\0"] {
+            let block = Block::new(first.as_bytes(), 1);
+            assert_eq!(block.first_in(&mut [0xff; 8]), first.as_bytes());
+        }
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Store {
         }
         let mut directory = building.ranking.directory.write();
         for block in &cut.blocks {
-            directory.push(&block.first, block.count);
+            directory.push(block.first(), block.count);
         }
         building.last = cut.last;
         Ok(is_end)
@@ -305,7 +305,7 @@ impl Store {
             return Ok(Vec::new());
         };
         let Order { family, upper, .. } = collection.order();
-        let from = collection.row_key(&block.first);
+        let from = collection.row_key(block.first());
         let to = directory.end_of(spot);
         let to = to.map_or(upper, |end| collection.row_key(end));
         let mut cut = Cut::new(target, None);
@@ -319,7 +319,7 @@ impl Store {
         let counted: u64 = cut.blocks.iter().map(|piece| piece.count).sum();
         let mut pieces = cut.blocks;
         if let Some(first) = pieces.first_mut() {
-            *first = Block::new(&block.first, first.count);
+            *first = Block::new(block.first(), first.count);
         }
         if let Some(last) = pieces.last_mut() {
             last.count += block.count.saturating_sub(counted);
@@ -387,11 +387,11 @@ fn between<'e>(last: &[u8], element: &'e [u8]) -> &'e [u8] {
 }
 
 fn put_block(txn: &mut WriteTxn, collection: &Collection, block: &Block) {
-    let row_key = collection.key().count(collection.version(), &block.first);
+    let row_key = collection.key().count(collection.version(), block.first());
     txn.put(Family::ZsetScore, &row_key, count::encode(block.count));
 }
 
 fn delete_block(txn: &mut WriteTxn, collection: &Collection, block: &Block) {
-    let row_key = collection.key().count(collection.version(), &block.first);
+    let row_key = collection.key().count(collection.version(), block.first());
     txn.delete(Family::ZsetScore, &row_key);
 }

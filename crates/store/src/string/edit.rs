@@ -4,6 +4,7 @@ use cairn_encoding::CHUNK_SIZE;
 use cairn_encoding::chunk::chunk_sub;
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_engine::Family;
+use smallvec::SmallVec;
 
 use super::chunks::{self, chunk_of, start_of};
 use super::{expiry_row, new_body};
@@ -27,8 +28,12 @@ pub struct Edit {
 
 enum Content {
     Absent,
-    Inline(Vec<u8>),
-    Chunked { version: u64, length: u64 },
+    /// A number finds room without an allocation.
+    Inline(SmallVec<[u8; 24]>),
+    Chunked {
+        version: u64,
+        length: u64,
+    },
 }
 
 impl Content {
@@ -58,7 +63,7 @@ impl Edit {
         };
         let content = match found.shape {
             Shape::Chunked { version, length } => Content::Chunked { version, length },
-            _ => Content::Inline(found.inline().to_vec()),
+            _ => Content::Inline(SmallVec::from_slice(found.inline())),
         };
         Ok(Edit {
             content,
@@ -128,7 +133,7 @@ impl Edit {
                 save(txn, &self.key, self.expire_ms, self.expiry_row, body);
                 return Ok(new_length);
             }
-            Content::Inline(value) => value,
+            Content::Inline(value) => value.into_vec(),
             Content::Absent => Vec::new(),
         };
         let body = if end <= CHUNK_SIZE as u64 {

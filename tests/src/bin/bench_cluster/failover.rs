@@ -68,8 +68,8 @@ pub fn kills(options: &Options, report: &mut Report) {
 pub fn transfers(options: &Options, report: &mut Report) {
     report.section(
         "A leader hands over",
-        "`cairn cluster transfer-leader` while a client writes to each region. Writes have resumed when one that was begun after \
-         the order is acknowledged in that region.",
+        "`cairn cluster transfer-leader` while a client writes to each region. The pause is the longest time between two \
+         acknowledgements in that region, within a second of the order.",
     );
     let cluster = founded();
     let keys = keys(&cluster.administrator.until_settled(REPLICAS));

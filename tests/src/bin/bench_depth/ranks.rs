@@ -1,6 +1,8 @@
 //! Ranks, offsets and counts in a sorted set.
 
 use std::cell::RefCell;
+use std::thread;
+use std::time::Duration;
 
 use crate::fill::{self, Kind};
 use crate::measure::{self, words};
@@ -11,8 +13,7 @@ use crate::trial::Trial;
 const FEW: u64 = 5000;
 
 pub fn run(trial: &mut Trial, table: &mut Table) {
-    let elements = trial.scale.elements;
-    for (name, size) in [("few", FEW), ("many", elements)] {
+    for (name, size) in sets(trial) {
         fill::collection(&mut trial.client, Kind::Zset, name, size);
         let question = format!("ZRANK {name} member:{:09}", size / 2);
         let took = trial.count_elements(name, &question).as_secs_f64();
@@ -20,6 +21,10 @@ pub fn run(trial: &mut Trial, table: &mut Table) {
     }
     questions(trial, table);
     additions(trial, table);
+}
+
+fn sets(trial: &Trial) -> [(&'static str, u64); 2] {
+    [("few", FEW), ("many", trial.scale.elements)]
 }
 
 fn questions(trial: &mut Trial, table: &mut Table) {
@@ -57,10 +62,16 @@ fn questions(trial: &mut Trial, table: &mut Table) {
 /// What ZADD costs for the sake of the index, beside a server that keeps none.
 fn additions(trial: &mut Trial, table: &mut Table) {
     // Each takes some microseconds: so many that a moment in which the machine does something else does not count.
-    let (rounds, commands) = (trial.scale.rounds, trial.scale.commands * 10);
+    let (rounds, commands) = (trial.scale.rounds, trial.scale.commands * 50);
     let mut plain = trial.beside(&["--rank-index", "no"]);
-    fill::collection(&mut plain.client, Kind::Zset, "many", trial.scale.elements);
+    for (name, size) in sets(trial) {
+        fill::collection(&mut plain.client, Kind::Zset, name, size);
+    }
+    // What was filled last would otherwise be written out, and compacted, while it is timed.
     settle(&mut plain);
+    thread::sleep(Duration::from_secs(10));
+    settle(&mut plain);
+    settle(trial);
     let add = |trial: &mut Trial| {
         measure::mean_of_many(&mut trial.client, commands, |_| {
             let number = fastrand::u64(..1 << 32);

@@ -57,6 +57,7 @@ impl Init {
                     newcomer.address, founder.address
                 ));
             };
+            newcomer.must_be(node)?;
             invite(newcomer, &founder.cluster, node.number("node"), &nodes)?;
         }
         wait_until_served(&mut founder)?;
@@ -104,6 +105,7 @@ impl Init {
         let known_as = |node: &Newcomer| Founder {
             addresses: node.addresses.clone(),
             version: node.layout,
+            incarnation: node.incarnation,
         };
         let cluster = fastrand::u64(1..);
         let foundation = Change::Found(Foundation {
@@ -141,6 +143,8 @@ pub struct Newcomer {
     is_secured: bool,
     /// The newest layout of the map's changes that it reads.
     pub layout: u16,
+    /// What tells its directory from any other.
+    pub incarnation: u64,
     pub addresses: Addresses,
 }
 
@@ -183,6 +187,7 @@ impl Newcomer {
             holds_data: told.number("data") == 1,
             is_secured: told.number("secured") == 1,
             layout: port("layout"),
+            incarnation: told.number("incarnation"),
             addresses,
             client,
         })
@@ -202,6 +207,19 @@ impl Newcomer {
                 "{address} holds data, which would be lost in a cluster that has begun: empty it first"
             )),
             false => Ok(()),
+        }
+    }
+
+    /// It has the directory that the cluster let in: one that was lost took along what the node had promised to others.
+    pub fn must_be(&self, node: &Fields) -> Result<(), String> {
+        let id = node.text("node");
+        match node.number("incarnation") == self.incarnation {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is in the place of node {id}, and has not its directory: if that is lost, remove the node by \
+                 `cairn cluster remove-node --id {id}`, and let this one in by add-node",
+                self.address
+            )),
         }
     }
 
@@ -236,6 +254,7 @@ pub fn invite(
         .map(str::to_string)
         .to_vec();
     words.push(id.to_string());
+    words.push(newcomer.incarnation.to_string());
     for node in nodes.iter().filter(|node| node.text("state") != "removed") {
         words.extend(["node", "peer-host", "peer-port"].map(|name| node.text(name).to_string()));
     }
