@@ -115,6 +115,7 @@ pub fn transfers(options: &Options, report: &mut Report) {
 fn founded() -> Cluster {
     Cluster::found(&Setup {
         regions: 16,
+        links: false,
         ..Setup::default()
     })
 }

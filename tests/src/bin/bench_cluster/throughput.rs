@@ -77,6 +77,7 @@ fn of_etcd(clients: Clients, duration: Duration) -> Option<f64> {
 fn of_cairn(clients: Clients, duration: Duration) -> f64 {
     let cluster = Cluster::found(&Setup {
         regions: 16,
+        links: false,
         ..Setup::default()
     });
     let benchmark = Benchmark {
@@ -99,6 +100,7 @@ pub fn reads(options: &Options, report: &mut Report) {
     let single = Server::cairn(&[]);
     let cluster = Cluster::found(&Setup {
         regions: 1,
+        links: false,
         ..Setup::default()
     });
     let status = cluster.administrator.until_settled(REPLICAS);
