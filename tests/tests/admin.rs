@@ -150,6 +150,32 @@ fn nothing_is_deleted_during_a_pause() {
     }
 }
 
+/// Who ends a pause finds gone, and counted, what became due meanwhile, however rarely the expirer looks.
+#[test]
+fn what_became_due_in_a_pause_goes_with_it() {
+    let server = Server::cairn(&["--expire-interval-ms", "600000"]);
+    let mut admin = server.client();
+    admin.line("MSET one v two v");
+    assert_eq!(admin.line("CLIENT PAUSE 60000 WRITE"), Value::ok());
+    assert_eq!(admin.line("CLIENT UNPAUSE"), Value::ok());
+    for line in [
+        "PEXPIRE one 20",
+        "PEXPIRE two 20",
+        "CLIENT PAUSE 60000 WRITE",
+    ] {
+        admin.line(line);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(info(&mut admin, "expired_keys"), "0");
+    // Also where the pause is ended by one who holds the latch of such a key.
+    for line in ["WATCH one", "MULTI", "GET one", "CLIENT UNPAUSE"] {
+        admin.line(line);
+    }
+    assert!(!admin.line("EXEC").is_error());
+    assert_eq!(admin.line("CLIENT UNPAUSE"), Value::ok());
+    assert_eq!(info(&mut admin, "expired_keys"), "2");
+}
+
 #[test]
 fn no_more_connections_come_in_than_may() {
     let server = Server::cairn(&["--maxclients", "2"]);

@@ -107,6 +107,21 @@ fn every_node_sends_clients_to_the_leader() {
             );
         }
     }
+    // A value that takes long to write moves nobody's lead.
+    let (region, large) = (&status.regions[0], "x".repeat(64 << 20));
+    let mut client = cluster
+        .fleet
+        .node(region.leader.expect("a leader"))
+        .client();
+    let key = region.key(0);
+    assert_eq!(client.command(&["SET", &key, &large]), Value::ok());
+    assert_eq!(client.command(&["STRLEN", &key]), Value::Int(64 << 20));
+    let leaders = |status: &Status| -> Vec<_> {
+        let regions = status.regions.iter();
+        regions.map(|region| (region.id, region.leader)).collect()
+    };
+    let after = cluster.administrator.until_settled(REPLICAS);
+    assert_eq!(leaders(&after), leaders(&status));
     let mut any = cluster.fleet.node(0).client();
     let crossing = any.command(&["MSET", "a", "1", "b", "2"]);
     assert_eq!(
@@ -292,6 +307,64 @@ fn lead(cluster: &Cluster, region: u64, node: usize) {
         let mut regions = status.regions.iter();
         told.is_ok() && regions.any(|found| found.id == region && found.leader == Some(node))
     });
+}
+
+/// What has expired has for all who ask, whichever node answers and whatever its clock says.
+#[test]
+fn keys_expire_by_the_leaders_clock_for_all() {
+    const MINUTES: i64 = 60_000;
+    let _turn = one_at_a_time();
+    let setup = Setup {
+        regions: 1,
+        clocks: true,
+        links: false,
+        ..Setup::default()
+    };
+    let mut cluster = Cluster::found(&setup);
+    let status = cluster.administrator.until_settled(REPLICAS);
+    let (id, leader) = (status.regions[0].id, status.regions[0].leader);
+    let leader = leader.expect("a leader");
+    let [ahead, behind] = [1, 2].map(|step| (leader + step) % 3);
+    // Nobody deletes what is due: all depends on who is asked.
+    for node in 0..cluster.fleet.len() {
+        let mut client = cluster.fleet.node(node).client();
+        assert_eq!(client.line("DEBUG SET-ACTIVE-EXPIRE 0"), Value::ok());
+    }
+    cluster.set_clock(ahead, 5 * MINUTES);
+    let mut at = cluster.fleet.node(leader).client();
+    assert_eq!(at.line("SET long x PX 200000"), Value::ok());
+    let reader = |node: usize, command: &str| {
+        let mut client = cluster.fleet.node(node).client();
+        assert_eq!(client.line("READONLY"), Value::ok());
+        client.line(command)
+    };
+    // By the clock of that node it is over.
+    assert_eq!(reader(ahead, "GET long"), Value::bulk("x"));
+    assert_eq!(reader(ahead, "EXISTS long"), Value::Int(1));
+    // The leader is ahead of the third, and has hidden what is not due there.
+    assert_eq!(at.line("SET short x PX 30000"), Value::ok());
+    cluster.set_clock(leader, MINUTES);
+    assert_eq!(at.line("GET short"), Value::Null);
+    assert_eq!(reader(behind, "GET short"), Value::Null);
+    // Whoever leads next has heard of the time, though nothing was written since.
+    assert_eq!(at.line("SET hidden x PX 100000"), Value::ok());
+    cluster.set_clock(ahead, 0);
+    cluster.set_clock(leader, 3 * MINUTES);
+    assert_eq!(at.line("GET hidden"), Value::Null);
+    pause(500);
+    cluster.fleet.kill(leader);
+    until("another leads", || {
+        let mut others = (0..cluster.fleet.len()).filter(|node| *node != leader);
+        others.any(|node| {
+            let mut client = cluster.fleet.node(node).client();
+            let reply = client.line("GET hidden");
+            assert_ne!(reply, Value::bulk("x"), "it came back");
+            reply == Value::Null
+        })
+    });
+    cluster.fleet.revive(leader);
+    let found = cluster.administrator.until_settled(REPLICAS);
+    assert!(found.regions.iter().any(|region| region.id == id));
 }
 
 /// A node is away for longer than the logs last, and catches up by snapshots, by itself.

@@ -1,73 +1,31 @@
 //! What the nodes of a cluster say to each other for their clients: messages, reads of replicas, forwarded commands, functions.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::certificates::Authority;
 use cairn_tests::client::{Client, Value};
-use cairn_tests::server::{Launch, Server, cairn_binary};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A port that the kernel gives to nobody who asks for any.
-fn own_port() -> u16 {
-    loop {
-        let port = fastrand::u16(20_000..32_000);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-fn launch(flags: &[&str]) -> Launch {
-    let port = own_port().to_string();
-    let own = [
-        "--cluster-enabled",
-        "yes",
-        "--memory",
-        "256mb",
-        "--cluster-port",
-        &port,
-    ];
-    let flags = own.iter().chain(flags).map(ToString::to_string);
-    Launch::cairn().port(own_port()).flags(flags)
-}
+use cairn_tests::nemesis::cairn::{Cluster, Setup};
+use cairn_tests::nemesis::until;
+use cairn_tests::server::Server;
 
 /// Three nodes of a cluster of three regions, of which each leads one.
-fn found(flags: &[&str]) -> Vec<Server> {
-    let nodes: Vec<Server> = (0..3).map(|_| launch(flags).start()).collect();
-    let addresses: Vec<String> = nodes.iter().map(Server::addr).collect();
-    run(&["init", "--nodes", &addresses.join(","), "--regions", "3"]);
-    until("all nodes lead, and nothing is to be done", || {
-        let status = cluster(&["status", "--node", &nodes[0].addr()]);
-        let settled = status.is_some_and(|status| status.contains("nothing is to be done"));
-        settled && nodes.iter().all(|node| find_key(node, "key").is_some())
+fn found(flags: &[&str]) -> Cluster {
+    let own = ["--memory", "256mb"];
+    let cluster = Cluster::found(&Setup {
+        regions: 3,
+        flags: own.iter().chain(flags).map(ToString::to_string).collect(),
+        links: false,
+        ..Setup::default()
     });
-    nodes
+    until("all nodes lead", || {
+        (0..3).all(|node| find_key(cluster.fleet.node(node), "key").is_some())
+    });
+    cluster
 }
 
-fn cluster(words: &[&str]) -> Option<String> {
-    let mut command = Command::new("timeout");
-    let command = command.arg("120").arg(cairn_binary()).arg("cluster");
-    let output = command.args(words).output().expect("cairn runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(said)
-}
-
-#[track_caller]
-fn run(words: &[&str]) -> String {
-    cluster(words).unwrap_or_else(|| panic!("{words:?} failed"))
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+fn nodes(cluster: &Cluster) -> impl Iterator<Item = &Server> {
+    (0..cluster.fleet.len()).map(|node| cluster.fleet.node(node))
 }
 
 fn text(value: &Value) -> String {
@@ -95,14 +53,14 @@ fn key_of(node: &Server, prefix: &str) -> String {
 
 #[test]
 fn messages_reach_those_who_listen_on_every_node() {
-    let nodes = found(&[]);
-    let mut listeners: Vec<Client> = nodes.iter().map(Server::client).collect();
+    let cluster = found(&[]);
+    let mut listeners: Vec<Client> = nodes(&cluster).map(Server::client).collect();
     for listener in &mut listeners {
         listener.line("SUBSCRIBE news");
     }
-    let mut by_pattern = nodes[2].client();
+    let mut by_pattern = cluster.fleet.node(2).client();
     by_pattern.line("PSUBSCRIBE n*s");
-    let mut publisher = nodes[0].client();
+    let mut publisher = cluster.fleet.node(0).client();
     for n in 0..1000 {
         publisher.send(&["PUBLISH", "news", &n.to_string()]);
     }
@@ -121,7 +79,7 @@ fn messages_reach_those_who_listen_on_every_node() {
     let expected = ["pmessage", "n*s", "news", "0"].map(Value::bulk);
     assert_eq!(first.items(), Some(&expected[..]));
     // What a transaction or script publishes is told as well.
-    let key = key_of(&nodes[0], "key");
+    let key = key_of(cluster.fleet.node(0), "key");
     publisher.line("MULTI");
     publisher.command(&["SET", &key, "v"]);
     publisher.line("PUBLISH news queued");
@@ -143,14 +101,14 @@ fn messages_reach_those_who_listen_on_every_node() {
 
 #[test]
 fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
-    let nodes = found(&[]);
-    let name = key_of(&nodes[1], "channel");
-    let mut elsewhere = nodes[0].client();
+    let cluster = found(&[]);
+    let name = key_of(cluster.fleet.node(1), "channel");
+    let mut elsewhere = cluster.fleet.node(0).client();
     assert!(error_of(&mut elsewhere, &format!("SSUBSCRIBE {name}")).starts_with("MOVED "));
     assert!(error_of(&mut elsewhere, &format!("SPUBLISH {name} x")).starts_with("MOVED "));
-    let mut listener = nodes[1].client();
+    let mut listener = cluster.fleet.node(1).client();
     listener.command(&["SSUBSCRIBE", &name]);
-    let mut publisher = nodes[1].client();
+    let mut publisher = cluster.fleet.node(1).client();
     assert_eq!(
         publisher.command(&["SPUBLISH", &name, "hello"]),
         Value::Int(1)
@@ -159,17 +117,10 @@ fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
     let expected = ["smessage", &name, "hello"].map(Value::bulk);
     assert_eq!(heard.items(), Some(&expected[..]));
     // Another takes over: they are told, and are to listen there.
-    for region in ["1", "2", "3"] {
-        let node = nodes[0].addr();
-        run(&[
-            "transfer-leader",
-            "--node",
-            &node,
-            "--region",
-            region,
-            "--to",
-            "1",
-        ]);
+    let status = cluster.administrator.status().expect("a status");
+    for region in &status.regions {
+        let moved = cluster.administrator.transfer(region.id, status.ids[&0]);
+        assert!(moved.is_ok(), "{moved:?}");
     }
     let told = listener.receive();
     let expected = [
@@ -190,11 +141,11 @@ fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
 
 #[test]
 fn replicas_are_read_and_never_show_the_past() {
-    let nodes = found(&[]);
-    let key = key_of(&nodes[0], "key");
+    let cluster = found(&[]);
+    let key = key_of(cluster.fleet.node(0), "key");
     let tagged = |name: &str| format!("{{{key}}}{name}");
-    let mut leader = nodes[0].client();
-    let mut follower = nodes[1].client();
+    let mut leader = cluster.fleet.node(0).client();
+    let mut follower = cluster.fleet.node(1).client();
     assert!(error_of(&mut follower, &format!("GET {key}")).starts_with("MOVED "));
     assert_eq!(follower.line("READONLY"), Value::ok());
     for n in 0..300 {
@@ -241,9 +192,9 @@ fn replicas_are_read_and_never_show_the_past() {
 
 #[test]
 fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
-    let nodes = found(&["--cluster-proxy", "yes"]);
-    let keys: Vec<String> = nodes.iter().map(|node| key_of(node, "key")).collect();
-    let mut client = nodes[0].client();
+    let cluster = found(&["--cluster-proxy", "yes"]);
+    let keys: Vec<String> = nodes(&cluster).map(|node| key_of(node, "key")).collect();
+    let mut client = cluster.fleet.node(0).client();
     for n in 0..300 {
         client.send(&["SET", &format!("k{n}"), &n.to_string()]);
         client.send(&["GET", &format!("k{n}")]);
@@ -288,7 +239,7 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     assert!(unknown.starts_with("NOSCRIPT "), "{unknown}");
     // Who waits for a key, for longer than it is asked for at once.
     let waiting = thread::spawn({
-        let (mut waiting, list) = (nodes[0].client(), tagged("list"));
+        let (mut waiting, list) = (cluster.fleet.node(0).client(), tagged("list"));
         move || waiting.command(&["BLPOP", &list, "10"])
     });
     thread::sleep(Duration::from_millis(2300));
@@ -314,10 +265,12 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     assert_eq!(hash, Value::Map(pairs));
     // The user must be known where the command runs.
     client.line("ACL SETUSER ada on nopass ~* +@all");
-    let mut ada = nodes[0].client();
+    let mut ada = cluster.fleet.node(0).client();
     assert_eq!(ada.line("AUTH ada x"), Value::ok());
     assert!(error_of(&mut ada, &format!("GET {far}")).contains("no user ada"));
-    nodes[1]
+    cluster
+        .fleet
+        .node(1)
         .client()
         .line("ACL SETUSER ada on nopass ~nothing +@all");
     assert!(error_of(&mut ada, &format!("GET {far}")).starts_with("NOPERM "));
@@ -325,14 +278,14 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
 
 #[test]
 fn a_forwarded_write_is_not_done_twice_when_its_leader_dies() {
-    let mut nodes = found(&["--cluster-proxy", "yes"]);
-    let counter = key_of(&nodes[1], "counter");
-    let mut client = nodes[0].client();
+    let mut cluster = found(&["--cluster-proxy", "yes"]);
+    let counter = key_of(cluster.fleet.node(1), "counter");
+    let mut client = cluster.fleet.node(0).client();
     let mut certain = 0;
     let mut in_doubt = 0;
     for n in 0..400 {
         if n == 100 {
-            nodes[1].kill9();
+            cluster.fleet.kill(1);
         }
         let reply = client.command(&["INCR", &counter]);
         match (reply.as_int(), text(&reply)) {
@@ -355,12 +308,12 @@ fn a_forwarded_write_is_not_done_twice_when_its_leader_dies() {
 
 #[test]
 fn wait_tells_how_many_replicas_have_it() {
-    let mut nodes = found(&[]);
-    let key = key_of(&nodes[0], "key");
-    let mut client = nodes[0].client();
+    let mut cluster = found(&[]);
+    let key = key_of(cluster.fleet.node(0), "key");
+    let mut client = cluster.fleet.node(0).client();
     client.command(&["SET", &key, "v"]);
     assert_eq!(client.line("WAIT 2 5000"), Value::Int(2));
-    nodes[2].kill9();
+    cluster.fleet.kill(2);
     client.command(&["SET", &key, "w"]);
     let began = Instant::now();
     assert_eq!(client.line("WAIT 2 700"), Value::Int(1));
@@ -369,7 +322,7 @@ fn wait_tells_how_many_replicas_have_it() {
     client.line("MULTI");
     client.line("WAIT 2 0");
     assert_eq!(client.line("EXEC").items(), Some(&[Value::Int(1)][..]));
-    nodes[2].start();
+    cluster.fleet.revive(2);
     assert_eq!(client.line("WAIT 2 20000"), Value::Int(2));
 }
 
@@ -380,7 +333,7 @@ fn nodes_talk_by_tls_if_they_are_told_to() {
     let path = |path: &std::path::Path| path.to_str().expect("a name").to_string();
     let (certificate, key) = (path(&own.certificate), path(&own.key));
     let trusted = path(&authority.certificate());
-    let nodes = found(&[
+    let cluster = found(&[
         "--tls-cluster",
         "yes",
         "--tls-cert-file",
@@ -390,27 +343,27 @@ fn nodes_talk_by_tls_if_they_are_told_to() {
         "--tls-ca-cert-file",
         &trusted,
     ]);
-    let name = key_of(&nodes[1], "key");
-    let mut client = nodes[1].client();
+    let name = key_of(cluster.fleet.node(1), "key");
+    let mut client = cluster.fleet.node(1).client();
     assert_eq!(client.command(&["SET", &name, "v"]), Value::ok());
-    let mut follower = nodes[0].client();
+    let mut follower = cluster.fleet.node(0).client();
     follower.line("READONLY");
     assert_eq!(follower.command(&["GET", &name]), Value::bulk("v"));
 }
 
 #[test]
 fn functions_are_the_same_on_all_nodes() {
-    let mut nodes = found(&[]);
+    let mut cluster = found(&[]);
     let code = "#!lua name=lib\nredis.register_function('put', function(keys, args) \
                 return redis.call('set', keys[1], args[1]) end)\n\
                 redis.register_function{function_name='seven', callback=function() return 7 end, \
                 flags={'no-writes'}}";
     // As a client of Redis Cluster does it: on one node after the other.
-    for node in &nodes {
+    for node in nodes(&cluster) {
         let loaded = node.client().command(&["FUNCTION", "LOAD", code]);
         assert_eq!(loaded, Value::bulk("lib"));
     }
-    for node in &nodes {
+    for node in nodes(&cluster) {
         let mut client = node.client();
         let key = key_of(node, "key");
         assert_eq!(
@@ -422,22 +375,31 @@ fn functions_are_the_same_on_all_nodes() {
         let refused = client.command(&["FUNCTION", "LOAD", &another]);
         assert!(text(&refused).contains("already exists"), "{refused:?}");
     }
-    let key = key_of(&nodes[1], "key");
-    let moved = nodes[0].client().command(&["FCALL", "put", "1", &key, "v"]);
+    let key = key_of(cluster.fleet.node(1), "key");
+    let moved = cluster
+        .fleet
+        .node(0)
+        .client()
+        .command(&["FCALL", "put", "1", &key, "v"]);
     assert!(text(&moved).starts_with("MOVED "), "{moved:?}");
     // A node that was away learns what has changed.
-    nodes[2].kill9();
+    cluster.fleet.kill(2);
     let eight = code.replace("return 7", "return 8");
-    let loaded = nodes[1]
+    let loaded = cluster
+        .fleet
+        .node(1)
         .client()
         .command(&["FUNCTION", "LOAD", "REPLACE", &eight]);
     assert_eq!(loaded, Value::bulk("lib"));
-    assert_eq!(nodes[0].client().line("FCALL seven 0"), Value::Int(8));
-    nodes[2].start();
+    assert_eq!(
+        cluster.fleet.node(0).client().line("FCALL seven 0"),
+        Value::Int(8)
+    );
+    cluster.fleet.revive(2);
     until("it knows the new function", || {
-        nodes[2].client().line("FCALL seven 0") == Value::Int(8)
+        cluster.fleet.node(2).client().line("FCALL seven 0") == Value::Int(8)
     });
-    for node in &nodes {
+    for node in nodes(&cluster) {
         until("it is deleted", || {
             let reply = node.client().line("FUNCTION DELETE lib");
             assert!(
@@ -447,7 +409,7 @@ fn functions_are_the_same_on_all_nodes() {
             reply == Value::ok()
         });
     }
-    for node in &nodes {
+    for node in nodes(&cluster) {
         assert!(error_of(&mut node.client(), "FCALL seven 0").contains("Function not found"));
     }
 }

@@ -88,6 +88,33 @@ fn prefixes_are_heard_of_without_reading() {
     assert!(list.contains("flags=tB"), "{list}");
 }
 
+/// What a script is called with is what it reads, for all that its client knows.
+#[test]
+fn a_script_that_reads_reads_the_keys_that_it_was_called_with() {
+    let server = Server::cairn(&[]);
+    let (mut reader, mut writer) = (reader(&server, ""), server.client());
+    let calls = |command: &str| ["EVAL", command, "2", "a", "b"].map(str::to_owned);
+    reader.command(&calls("return redis.call('SET', 'other', '1')"));
+    reader.command(&calls("return redis.call('PING')"));
+    writer.line("MSET b 1 a 1");
+    nothing_comes(&mut reader);
+    reader.command(&calls("return redis.call('GET', 'other')"));
+    writer.line("SET other 2");
+    writer.line("MSET b 2 a 2");
+    assert_eq!(heard(&mut reader), "invalidate b");
+    assert_eq!(heard(&mut reader), "invalidate a");
+    for line in [
+        "MULTI",
+        "EVAL_RO return{redis.call('GET',KEYS[1])} 1 b",
+        "EXEC",
+    ] {
+        reader.line(line);
+    }
+    writer.line("SET b 3");
+    assert_eq!(heard(&mut reader), "invalidate b");
+    nothing_comes(&mut reader);
+}
+
 #[test]
 fn a_client_that_changes_what_it_reads_hears_of_the_changes_of_others() {
     let server = Server::cairn(&[]);

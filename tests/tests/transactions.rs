@@ -248,6 +248,44 @@ fn what_cannot_be_undone_is_done_once() {
 }
 
 /// The replies after HELLO, and its own, are in the protocol that it chose.
+/// What was queued while there was enough of everything is not run when there is not.
+#[test]
+fn a_transaction_is_refused_for_what_the_server_is_short_of() {
+    let server = Server::cairn(&[]);
+    let (mut client, mut admin) = (server.client(), server.client());
+    for (parameter, queued, refusal) in [
+        (
+            "maxmemory",
+            "SET a 1",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+        ),
+        (
+            "min-replicas-to-write",
+            "DEL a",
+            "NOREPLICAS Not enough good replicas to write.",
+        ),
+    ] {
+        let exec_with = |client: &mut Client, admin: &mut Client, queued: &str| {
+            run(client, "MULTI");
+            run(client, queued);
+            run(admin, &format!("CONFIG SET {parameter} 1"));
+            let reply = client.line("EXEC");
+            run(admin, &format!("CONFIG SET {parameter} 0"));
+            reply
+        };
+        let refused = format!("EXECABORT Transaction discarded because of: {refusal}");
+        let reply = exec_with(&mut client, &mut admin, queued);
+        assert_eq!(reply, Value::Error(refused.into_bytes()));
+        assert!(!exec_with(&mut client, &mut admin, "GET a").is_error());
+    }
+    // A limit that asks for keys to be deleted is none.
+    run(
+        &mut admin,
+        "CONFIG SET maxmemory 1 maxmemory-policy allkeys-lru",
+    );
+    run(&mut client, "SET a 1");
+}
+
 #[test]
 fn a_transaction_may_change_the_protocol() {
     for server in [Server::cairn(&[]), Server::redis(&[])] {

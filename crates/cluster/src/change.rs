@@ -63,6 +63,11 @@ pub enum Change {
         region: u64,
         replica: u64,
     },
+    /// A replica has lost what it had, and must not take part any more, however few are left.
+    Lose {
+        region: u64,
+        replica: u64,
+    },
     /// A replica that was to leave is no member of its group any more.
     Drop {
         region: u64,
@@ -216,6 +221,7 @@ impl ClusterMap {
                 matches!(duty, Duty::Learner { .. })
             }),
             Change::RemoveReplica { region, replica } => self.remove_replica(*region, *replica),
+            Change::Lose { region, replica } => self.lose_replica(*region, *replica),
             Change::Drop { region, replica } => self.drop_replica(*region, *replica),
             Change::Prefer { region, replica } => self.prefer(*region, *replica),
             Change::BeginSplit { region, at } => self.begin_split(*region, *at),

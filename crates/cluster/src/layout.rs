@@ -18,6 +18,7 @@
 //!    13 prefer          region u64 | option replica u64
 //!    14 begin split     region u64 | slot u16
 //!    15 finish split    region u64 | epoch u64
+//!    16 lose            region u64 | replica u64
 //!
 //!   map        version u16 | cluster u64 | epoch u64 | version of changes u16 | settings
 //!              | next node u64 | next region u64 | next replica u64

@@ -132,7 +132,7 @@ impl World {
         let replicas = self.map.region(region).unwrap().replicas.keys();
         let replicas: Vec<u64> = replicas.copied().collect();
         let replica = replicas[self.rng.usize(..replicas.len())];
-        let change = match self.rng.u8(0..11) {
+        let change = match self.rng.u8(0..12) {
             0 | 1 if self.added < 12 => {
                 self.added += 1;
                 Change::AddNode {
@@ -161,6 +161,7 @@ impl World {
                 region,
                 replica: self.rng.u8(0..4).checked_sub(1).map(|_| replica),
             },
+            10 => Change::Lose { region, replica },
             _ => Change::RemoveReplica { region, replica },
         };
         self.apply(change);

@@ -103,7 +103,7 @@ impl<'a> View<'a> {
         self.name(self.own)
     }
 
-    /// `CLUSTER INFO`. Counters of messages are added by whoever counts them.
+    /// `CLUSTER INFO`, to which whoever counts messages adds how many.
     pub fn info(&self) -> String {
         let served: u32 = self
             .led()

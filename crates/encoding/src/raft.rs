@@ -9,6 +9,7 @@
 //!   3 committed  → log id
 //!   4 purged     → log id | bytes u64
 //!   5 entry      → term u64 | bytes u64 | body
+//!   6 starts     → count u64                        of no region: its number is 0
 //!
 //!   log id       term u64 | index u64
 //!   body         0 (blank)  |  1 | timestamp_ms u64 | epoch u64 | batch  |  2 | membership
@@ -38,6 +39,7 @@ const VOTE: u8 = 2;
 const COMMITTED: u8 = 3;
 const PURGED: u8 = 4;
 const ENTRY: u8 = 5;
+const STARTS: u8 = 6;
 
 const BLANK: u8 = 0;
 const BATCH: u8 = 1;
@@ -46,11 +48,24 @@ const MEMBERSHIP: u8 = 2;
 /// A row of the log database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
-    Replica { region: u64 },
-    Vote { region: u64 },
-    Committed { region: u64 },
-    Purged { region: u64 },
-    Entry { region: u64, index: u64 },
+    Replica {
+        region: u64,
+    },
+    Vote {
+        region: u64,
+    },
+    Committed {
+        region: u64,
+    },
+    Purged {
+        region: u64,
+    },
+    Entry {
+        region: u64,
+        index: u64,
+    },
+    /// How often the directory was started.
+    Starts,
 }
 
 impl Key {
@@ -61,6 +76,7 @@ impl Key {
             Key::Committed { region } => (COMMITTED, region, None),
             Key::Purged { region } => (PURGED, region, None),
             Key::Entry { region, index } => (ENTRY, region, Some(index)),
+            Key::Starts => (STARTS, 0, None),
         };
         let mut key = Vec::with_capacity(17);
         key.push(kind);
@@ -82,6 +98,7 @@ impl Key {
                 region,
                 index: reader.u64("index")?,
             },
+            STARTS => Key::Starts,
             tag => return Err(unknown("raft key", tag)),
         };
         reader.finish()?;

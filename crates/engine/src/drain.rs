@@ -9,7 +9,7 @@ use crate::engine::Engine;
 
 /// How long rows stay young while there is room for them, so that those that change again are written once, and many
 /// together; and so that a burst of writes is over before RocksDB wants the processor.
-const YOUTH: Duration = Duration::from_secs(10);
+const YOUTH: Duration = Duration::from_secs(30);
 /// The same when walks have merged many generations: the fewer there are, the less a walk costs.
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
@@ -54,8 +54,10 @@ impl Drain {
             }
             let rest = if has_failed { AFTER_FAILURE } else { YOUTH };
             let rested = Instant::now() + rest;
+            let mut is_full = false;
             while !*closed && Instant::now() < rested {
-                if !has_failed && engine.is_full_of_young() {
+                is_full = !has_failed && engine.is_full_of_young();
+                if is_full {
                     break;
                 }
                 self.work.wait_for(&mut closed, SHORT_YOUTH);
@@ -67,7 +69,10 @@ impl Drain {
                 return;
             }
             drop(closed);
-            let drained = engine.drain();
+            let drained = match is_full {
+                true => engine.drain_oldest_half(),
+                false => engine.drain(),
+            };
             has_failed = drained.is_err();
             if let Err(error) = drained {
                 tracing::error!("cannot move young rows into RocksDB: {error}");

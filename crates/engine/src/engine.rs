@@ -1,5 +1,6 @@
 //! Opening, reading, writing and closing the database.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Deref;
@@ -34,6 +35,7 @@ use crate::readers::{AllReaders, Readers};
 use crate::row::Row;
 use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
+use crate::survivors::Survivors;
 use crate::whole::Cursor;
 use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Walker, Young};
 
@@ -603,12 +605,21 @@ impl Engine {
         let range = WalkedRange::new(family, lower, upper);
         let (direction, walker) = (Direction::Forward, Walker::Background);
         let (stored, changes) = self.open_walk(&range, None, direction, walker, |_| {
-            let mut options = ReadOptions::default();
-            options.fill_cache(false);
-            options.set_auto_readahead_size(true);
-            self.iterator(&range, options)
+            self.iterator(&range, passing_by())
         });
         self.walk(Stored::Iterator(stored), changes, lower, direction)
+    }
+
+    /// The same as RocksDB has them, without what is young.
+    pub fn stored_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
+        let range = WalkedRange::new(family, lower, upper);
+        let stored = Stored::Iterator(self.iterator(&range, passing_by()));
+        self.walk(stored, Carried::default(), lower, Direction::Forward)
+    }
+
+    /// Whether RocksDB has a row in `[lower, upper)`, whatever is young.
+    pub fn has_stored(&self, family: Family, lower: &[u8], upper: &[u8]) -> Result<bool> {
+        Ok(self.stored_rows(family, lower, upper).next()?.is_some())
     }
 
     fn iterator(&self, range: &WalkedRange<'_>, mut options: ReadOptions) -> OwnedIterator {
@@ -728,6 +739,16 @@ impl Engine {
         !self.young.is_empty()
     }
 
+    /// The generation of young rows that the last commit is in, or an earlier one if all is drained.
+    pub fn newest_generation(&self) -> u32 {
+        self.young.newest()
+    }
+
+    /// Whether RocksDB has all commits of a generation.
+    pub fn has_drained(&self, generation: u32) -> bool {
+        self.young.last_drained() >= generation
+    }
+
     /// The last commit that is in RocksDB, whether that is synced or not.
     pub(crate) fn applied(&self) -> u64 {
         self.applied.load(Ordering::Acquire)
@@ -735,9 +756,19 @@ impl Engine {
 
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
-        let newest = self.young.newest();
+        let newest = self.young.close_newest();
+        self.drain_while(|| self.young.last_drained() < newest)
+    }
+
+    /// Moves the oldest of them, until there are not too many. The others may be changed again, or die, before their time
+    /// has come.
+    pub(crate) fn drain_oldest_half(&self) -> Result<()> {
+        self.drain_while(|| self.is_full_of_young())
+    }
+
+    fn drain_while(&self, goes_on: impl Fn() -> bool) -> Result<()> {
         let mut one_at_a_time = self.draining.lock();
-        while self.young.last_drained() < newest {
+        while goes_on() {
             self.drain_oldest()?;
             // Whoever waits for room comes before the next drain.
             MutexGuard::bump(&mut one_at_a_time);
@@ -747,18 +778,43 @@ impl Engine {
 
     /// Called with the lock for drains held.
     fn drain_oldest(&self) -> Result<()> {
-        let Some(generation) = self.young.oldest() else {
+        let generations = self.young.oldest();
+        let mut count = generations.len();
+        if count == 0 {
             return Ok(());
-        };
-        let rows = generation.sorted();
+        }
+        let staged = self.staged_versions()?;
+        let most = self.young.most_drained();
+        let mut survivors = Survivors::of(&generations, &staged);
+        while survivors.bytes() > most && count > 1 {
+            // What killed a row may not be drained with it then.
+            count = survivors.count_within(most).min(count - 1);
+            survivors = Survivors::of(&generations[..count], &staged);
+        }
+        let rows = survivors.rows();
         let started = Instant::now();
-        self.write_rows(&rows, generation.bytes())?;
-        self.young.note_drain(generation.bytes(), started.elapsed());
-        if let Some(applied) = generation.applied {
+        self.write_rows(&rows, survivors.bytes())?;
+        self.young.note_drain(survivors.bytes(), started.elapsed());
+        if let Some(applied) = generations[count - 1].applied {
             self.applied.store(applied, Ordering::Release);
         }
-        self.young.drained(&rows);
+        self.gate.counters().note_left_out(&survivors.left_out);
+        self.young.drained(count, &rows, survivors.dead_rows());
         Ok(())
+    }
+
+    /// Versions that RocksDB has rows of and no metadata yet, because that is still to come.
+    fn staged_versions(&self) -> Result<HashSet<u64>> {
+        let prefix = SystemKind::Staging.prefix();
+        let upper = row::prefix_end(&prefix).unwrap_or_default();
+        let mut rows = self.stored_rows(Family::Meta, &prefix, &upper);
+        let mut staged = HashSet::new();
+        while let Some((key, _)) = rows.next()? {
+            if let SystemKey::Staging { version, .. } = SystemKey::decode(key)? {
+                staged.insert(version);
+            }
+        }
+        Ok(staged)
     }
 
     fn write_rows(&self, rows: &[&Row], bytes: usize) -> Result<()> {
@@ -816,14 +872,19 @@ impl Engine {
     }
 
     /// The same for what is in RocksDB already.
-    pub(crate) fn sync_stored(&self) -> Result<()> {
+    pub fn sync_stored(&self) -> Result<()> {
         self.database.sync()
     }
 
     /// Drops whole dead ranges: `[from, to)` in each of the families. Rows there must be dead already,
     /// durably so; open walks keep what they pinned.
     pub fn drop_range(&self, families: &[Family], from: &[u8], to: &[u8]) -> Result<()> {
-        self.drain()?;
+        let mut ranges = families
+            .iter()
+            .map(|family| WalkedRange::new(*family, from, to));
+        if ranges.any(|range| self.young.may_hold(&range)) {
+            self.drain()?;
+        }
         let mut writes = WriteBatch::default();
         let mut files = Vec::new();
         for &family in families {
@@ -924,6 +985,11 @@ impl Engine {
         space::of(&self.path)
     }
 
+    /// What of the data is in memory: as much as there is room for.
+    pub fn cached_bytes(&self) -> u64 {
+        (self.young.bytes_in_all() + self.cache.get_usage()) as u64
+    }
+
     pub fn statistics(&self) -> Statistics {
         let sum = |property: &str| -> u64 {
             Family::ALL
@@ -990,6 +1056,14 @@ impl Drop for Engine {
         }
         self.database.db.cancel_all_background_work(true);
     }
+}
+
+/// How background work reads.
+fn passing_by() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.fill_cache(false);
+    options.set_auto_readahead_size(true);
+    options
 }
 
 /// What a commit says about itself.

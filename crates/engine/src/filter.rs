@@ -39,6 +39,7 @@ use crate::engine::{Database, DurableView};
 use crate::error::Result;
 use crate::family::Family;
 use crate::liveness::{Fate, Liveness, Part};
+use crate::survivors::LeftOut;
 use holders::Holders;
 
 /// Rows dropped since the start, by reason.
@@ -56,6 +57,17 @@ pub struct FilterCounters {
     pub dropped_bytes: AtomicU64,
     /// Those of dead versions and of what was cut off among them.
     pub orphaned_bytes: AtomicU64,
+}
+
+impl FilterCounters {
+    /// Rows that were dead before RocksDB was given them count as if they had been dropped there.
+    pub(crate) fn note_left_out(&self, rows: &LeftOut) {
+        self.dead_versions
+            .fetch_add(rows.dead_versions, Ordering::Relaxed);
+        self.cut_off.fetch_add(rows.cut_off, Ordering::Relaxed);
+        self.dropped_bytes.fetch_add(rows.bytes, Ordering::Relaxed);
+        self.orphaned_bytes.fetch_add(rows.bytes, Ordering::Relaxed);
+    }
 }
 
 /// Lets filters reach the database once it is open, and no longer when it closes.

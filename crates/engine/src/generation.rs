@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::batch::Batch;
 use crate::family::Family;
-use crate::row::{Row, common_prefix, long_hash, number_at, sorted};
+use crate::row::{Row, common_prefix, long_hash, number_at};
 use crate::rows::Direction;
 use crate::young::ROW_OVERHEAD;
 
@@ -246,8 +246,19 @@ impl Generation {
         self.by_owner.contains_key(&owner)
     }
 
-    fn row(&self, place: u32) -> &Row {
+    pub(crate) fn row(&self, place: u32) -> &Row {
         &self.rows[place as usize]
+    }
+
+    /// Where the rows of each collection are.
+    pub(crate) fn collections(&self) -> impl Iterator<Item = &[u32]> {
+        let collections = self.collections.iter();
+        collections.map(|places| &places.as_they_came[..])
+    }
+
+    /// Where the rows of a family are.
+    pub(crate) fn places_in(&self, family: Family) -> &[u32] {
+        &self.by_family[family as usize].as_they_came
     }
 
     /// Adds the changes of a range.
@@ -319,18 +330,6 @@ impl Generation {
             direction,
             passed: 0,
         })
-    }
-
-    /// Every change, in the order in which RocksDB takes them best: family by family, by key.
-    pub(crate) fn sorted(&self) -> Vec<&Row> {
-        let rows = |places: &Places| {
-            let places = places.as_they_came.iter();
-            places.map(|place| self.row(*place)).collect()
-        };
-        self.by_family
-            .iter()
-            .flat_map(|places| sorted(rows(places)))
-            .collect()
     }
 
     pub(crate) fn bytes(&self) -> usize {

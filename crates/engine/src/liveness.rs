@@ -105,6 +105,14 @@ impl Liveness {
         })
     }
 
+    /// Whether all elements of a version live, for all that is known without a look at them.
+    pub(crate) fn spares(self, version: u64) -> bool {
+        match self {
+            Liveness::Version(live) | Liveness::Hash { version: live, .. } => live == version,
+            Liveness::None | Liveness::List { .. } | Liveness::Stream { .. } => false,
+        }
+    }
+
     pub(crate) fn judge(self, version: u64, part: Part<'_>) -> Fate {
         let is_cut_off = match self {
             Liveness::Version(live) if live == version => false,

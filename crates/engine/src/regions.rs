@@ -18,7 +18,7 @@ mod split;
 mod tests;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -47,6 +47,8 @@ pub struct Regions {
     /// Held while that is found out.
     syncing: Mutex<()>,
     taken: Taken,
+    /// What an open has found to be gone.
+    lost: BTreeSet<u64>,
     #[cfg(test)]
     after_step: Mutex<Option<tests::AfterStep>>,
 }
@@ -63,10 +65,11 @@ impl Regions {
             durable: Mutex::default(),
             syncing: Mutex::default(),
             taken: Taken::default(),
+            lost: BTreeSet::new(),
             #[cfg(test)]
             after_step: Mutex::default(),
         };
-        regions.finish_installing()?;
+        regions.lost = regions.finish_installing()?;
         for (_, value) in regions.system_rows(SystemKind::Maxima)? {
             let maxima = Maxima::decode(&value)?;
             regions
@@ -84,6 +87,13 @@ impl Regions {
 
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Regions whose rows were gone when it was opened, since a snapshot of them was half put in place and its files have
+    /// vanished. Their logs are to be destroyed first, and then they are to be [removed](Regions::remove): a replica that has
+    /// forgotten what it acknowledged must not take part.
+    pub fn lost(&self) -> &BTreeSet<u64> {
+        &self.lost
     }
 
     /// All regions that there are on this node, with what they are.

@@ -59,7 +59,9 @@ const LEAST_FULL: usize = 256 * 1024;
 /// How many generations there is room for, at least, and how large they may become.
 const GENERATIONS: usize = 4;
 const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
-/// How many collections are forgotten before readers get their turn.
+/// How many times as much as is written at once a drain looks at: much of it may have died while it was young.
+const DRAINED_TOGETHER: usize = 4;
+/// How many rows or collections are forgotten before readers get their turn.
 const FORGOTTEN_AT_ONCE: usize = 256;
 
 /// Who walks.
@@ -219,6 +221,18 @@ impl State {
             slot.row.clone()
         });
         known.ok_or(self.since())
+    }
+
+    /// Forgets a row unless it has changed after this generation.
+    fn forget_until(&mut self, generation: u32, hash: u32, row: &Row) {
+        let shard = shard_of(hash);
+        let table = &mut self.rows[shard];
+        let slot = table.get(hash, row.kind(), row.key());
+        if slot.is_some_and(|slot| slot.generation <= generation)
+            && let Some(forgotten) = table.remove(hash, row.kind(), row.key())
+        {
+            self.bytes[shard] -= ROW_OVERHEAD + forgotten.size();
+        }
     }
 
     fn forget_whole(&mut self, family: Family, prefix: &[u8]) {
@@ -472,8 +486,8 @@ impl Young {
         };
         let hash = hash(whole.kind(), whole.key());
         let mut state = self.state.write();
-        let draining = state.full.front();
-        let may_change = draining.is_some_and(|rows| rows.has_collection(owner));
+        // Some of these are being drained.
+        let may_change = state.full.iter().any(|rows| rows.has_collection(owner));
         if self.is_worth_keeping(whole.size()) && state.since() == since && !may_change {
             state.put_hot(hash, whole, self.shard_limit);
         }
@@ -521,17 +535,33 @@ impl Young {
         are_many
     }
 
-    /// The generation to be drained next.
-    pub(crate) fn oldest(&self) -> Option<Arc<Generation>> {
+    /// The generations to be drained next, the oldest first: more than are drained at once, unless much of them is dead.
+    pub(crate) fn oldest(&self) -> Vec<Arc<Generation>> {
         let mut state = self.state.write();
         if state.full.is_empty() && !state.active.is_empty() {
             state.begin_generation();
         }
-        state.full.front().cloned()
+        let most = self.most_drained() * DRAINED_TOGETHER;
+        let mut sum = 0;
+        let oldest = state.full.iter().enumerate().take_while(|(number, rows)| {
+            sum += rows.bytes();
+            *number == 0 || sum <= most
+        });
+        oldest.map(|(_, rows)| rows.clone()).collect()
     }
 
-    /// RocksDB has these rows, all of the oldest generation, in order.
-    pub(crate) fn drained(&self, rows: &[&Row]) {
+    /// How much RocksDB is given at once, unless a single generation is more.
+    pub(crate) fn most_drained(&self) -> usize {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// RocksDB has what is left of so many generations, the oldest: these rows, in order, and not those that are dead.
+    pub(crate) fn drained<'r>(
+        &self,
+        count: usize,
+        rows: &[&Row],
+        dead: impl Iterator<Item = &'r Row>,
+    ) {
         // While they count as being drained nobody keeps anew what is forgotten here.
         let collections = rows
             .iter()
@@ -543,13 +573,33 @@ impl Young {
             for (family, prefix) in some {
                 state.forget_whole(*family, prefix);
             }
+            RwLockWriteGuard::unlock_fair(state);
         }
+        self.forget_dead(count, dead);
         let mut state = self.state.write();
-        state.drained += 1;
-        let drained = state.full.pop_front();
+        state.drained += count as u32;
+        let drained: Vec<_> = state.full.drain(..count).collect();
         drop(state);
         drop(drained);
         self.evict_drained();
+    }
+
+    /// Forgets rows that RocksDB was not given: a hot row is as RocksDB has it.
+    fn forget_dead<'r>(&self, count: usize, dead: impl Iterator<Item = &'r Row>) {
+        let mut dead = dead.peekable();
+        while dead.peek().is_some() {
+            let some: Vec<&Row> = dead.by_ref().take(FORGOTTEN_AT_ONCE).collect();
+            some.iter().for_each(|row| row.expect());
+            let hashes = some.iter().map(|row| hash(row.kind(), row.key()));
+            let hashes: Vec<u32> = hashes.collect();
+            let mut state = self.state.write();
+            state.expect(hashes.iter().copied());
+            let last = state.drained + count as u32;
+            for (row, hash) in some.into_iter().zip(hashes) {
+                state.forget_until(last, hash, row);
+            }
+            RwLockWriteGuard::unlock_fair(state);
+        }
     }
 
     /// What was young takes room from the hot rows from now on: evicts what there is too much of, so that it is not
@@ -590,6 +640,20 @@ impl Young {
         state.number - u32::from(state.active.is_empty())
     }
 
+    /// The same. All that there is can be drained together from now on.
+    pub(crate) fn close_newest(&self) -> u32 {
+        let mut state = self.state.write();
+        if !state.active.is_empty() {
+            state.begin_generation();
+        }
+        state.number - 1
+    }
+
+    /// Whether there may be rows in the range, for all that is known without a look at them.
+    pub(crate) fn may_hold(&self, range: &WalkedRange<'_>) -> bool {
+        self.state.read().looked_at(range) > 0
+    }
+
     /// A commit has to wait for a drain.
     pub(crate) fn note_wait(&self) {
         self.waited_for.store(true, Ordering::Relaxed);
@@ -627,12 +691,18 @@ impl Young {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
+    use crate::survivors::Survivors;
+    use cairn_encoding::row::RowKey;
+    use std::collections::HashSet;
 
     fn apply(young: &Young, batch: Batch, index: u64) {
         let facts = [&b"one"[..], b"other"].map(|key| Row::new(Family::Meta, key, Some(b"fact")));
         young.apply(std::iter::once(batch), facts, Some(index));
+    }
+
+    fn drain(young: &Young, oldest: &[Arc<Generation>]) {
+        let survivors = Survivors::of(oldest, &HashSet::new());
+        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows());
     }
 
     fn put(young: &Young, index: u64, value: &[u8]) {
@@ -647,8 +717,8 @@ mod tests {
         let young = Young::new(1 << 20, 8 << 20);
         let mut index = 0;
         let mut full_at = || {
-            while young.oldest().is_some() {
-                young.drained(&[]);
+            while !young.is_empty() {
+                young.drained(young.oldest().len(), &[], std::iter::empty());
             }
             while young.state.read().full.is_empty() {
                 index += 1;
@@ -699,14 +769,49 @@ mod tests {
         let mut applied = None;
         while young.last_drained() < newest {
             assert_eq!(shown(&young), Some(Some(expected.clone())));
-            let generation = young.oldest().unwrap();
-            assert!(generation.applied > applied);
-            applied = generation.applied;
-            young.drained(&generation.sorted());
+            let oldest = &young.oldest()[..1];
+            assert!(oldest[0].applied > applied);
+            applied = oldest[0].applied;
+            drain(&young, oldest);
         }
         assert_eq!(applied, Some(batches));
         assert_eq!(shown(&young), None);
         assert!(young.is_empty());
+    }
+
+    /// What RocksDB was not given must not be shown as if it had been; what came later must.
+    #[test]
+    fn rows_that_are_left_out_are_not_remembered() {
+        let young = Young::new(1 << 20, 16 << 20);
+        let element = |version: u64| RowKey::Data {
+            index: 1,
+            key: b"key",
+            version,
+            sub: b"element",
+        };
+        let metadata = RowKey::Metadata {
+            index: 1,
+            key: b"key",
+        };
+        let mut batch = Batch::new();
+        batch.put(Family::Data, &element(1).encode(), b"value");
+        batch.put(Family::Data, &element(2).encode(), b"value");
+        batch.delete(Family::Metadata, &metadata.encode());
+        apply(&young, batch, 1);
+        let oldest = young.oldest();
+        let mut batch = Batch::new();
+        batch.put(Family::Data, &element(2).encode(), b"new");
+        apply(&young, batch, 2);
+        drain(&young, &oldest);
+        let known = |version| match young.get(Family::Data, &element(version).encode()) {
+            Known::Row(row) => row.value().map(<[u8]>::to_vec),
+            Known::Below(_) => None,
+        };
+        assert_eq!(known(1), None);
+        assert_eq!(known(2).as_deref(), Some(&b"new"[..]));
+        let kept: usize = young.state.read().rows.iter().map(Table::len).sum();
+        // That element, the metadata, and the facts about the commits.
+        assert_eq!(kept, 4);
     }
 
     #[test]
@@ -732,28 +837,9 @@ mod tests {
         let young = Young::new(1 << 20, 16 << 20);
         (1..=30_000).for_each(|index| put(&young, index, &[0; 100]));
         assert!(young.bytes_in_all() > 5 << 20);
-        while let Some(generation) = young.oldest() {
-            young.drained(&generation.sorted());
+        while !young.is_empty() {
+            drain(&young, &young.oldest());
         }
         assert!(young.bytes_in_all() <= 1 << 20);
-    }
-
-    proptest! {
-        #[test]
-        fn a_generation_gives_every_row_once_in_order(
-            keys in vec((0..2_usize, vec(0..3_u8, 0..12)), 0..60),
-        ) {
-            let mut generation = Generation::default();
-            let mut expected = std::collections::BTreeSet::new();
-            for (family, key) in keys {
-                let family = Family::ALL[family];
-                if expected.insert((family, key.clone())) {
-                    generation.add(Row::new(family, &key, None));
-                }
-            }
-            let sorted = generation.sorted();
-            let sorted = sorted.iter().map(|row| (row.family(), row.key().to_vec()));
-            prop_assert_eq!(sorted.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
-        }
     }
 }

@@ -12,6 +12,9 @@ pub type Failure = Arc<dyn Fn(&str) + Send + Sync>;
 /// The wall clock of this node, in milliseconds.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Takes note of the time of another node, in milliseconds.
+pub type HearTime = Arc<dyn Fn(u64) + Send + Sync>;
+
 #[derive(Clone)]
 pub struct Config {
     /// A replica that hears nothing of a leader for somewhat longer than this, at least by a fifth, asks for votes. Many
@@ -30,7 +33,10 @@ pub struct Config {
     /// How long a member may take to install what it was sent.
     pub install_timeout: Duration,
     pub failure: Failure,
+    /// The time by which what is led here expires.
     pub wall_clock: WallClock,
+    /// Told what time it is for others: `wall_clock` must not be behind that.
+    pub hear_time: HearTime,
 }
 
 impl Default for Config {
@@ -52,6 +58,7 @@ impl Default for Config {
                     .duration_since(std::time::UNIX_EPOCH)
                     .map_or(0, |since| since.as_millis() as u64)
             }),
+            hear_time: Arc::new(|_| ()),
         }
     }
 }

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_encoding::raft::{LogId, Membership};
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{Raft, RaftMetrics};
+use openraft::{Raft, RaftMetrics, ServerState};
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::consensus::{Place, Types, log_id, membership};
+use crate::consensus::{
+    Place, RaftLogId, RaftStoredMembership, RaftVote, Types, log_id, membership,
+};
 use crate::error::StartError;
 use crate::lease::Lease;
 use crate::log::{Log, RegionLog};
@@ -20,6 +22,7 @@ use crate::read::Barrier;
 use crate::runtime::{Instant, now, sleep, spawn};
 use crate::snapshot::Incoming;
 use crate::state_machine::StateMachine;
+use crate::time::LeadersTime;
 use crate::transport::Transport;
 
 /// What a replica is for its region.
@@ -71,7 +74,8 @@ pub(crate) struct Group {
     pub config: Arc<Config>,
     /// When it was started, if it had voted before: see `votes`.
     returned: Option<Instant>,
-    pub lease: Lease,
+    pub lease: Arc<Lease>,
+    pub time: Arc<LeadersTime>,
     role: watch::Receiver<Role>,
 }
 
@@ -102,11 +106,15 @@ impl Group {
             running.clone(),
             log.places().clone(),
         )?;
+        let time = Arc::new(LeadersTime::default());
+        let lease = Arc::new(Lease::new());
         let peers = Peers {
             region,
             replica,
+            time: time.clone(),
             transport,
             config: config.clone(),
+            lease: lease.clone(),
         };
         let raft = Raft::new(replica, Arc::new(openraft), peers, log.clone(), machine)
             .await
@@ -119,7 +127,7 @@ impl Group {
                 raft.runtime_config().elect(true);
             });
         }
-        let role = watched_role(&raft, replica);
+        let role = watched_role(&raft, replica, time.clone(), config.clone());
         Ok(Arc::new(Group {
             region,
             replica,
@@ -130,7 +138,8 @@ impl Group {
             incoming: Incoming::default(),
             config,
             returned,
-            lease: Lease::new(),
+            lease,
+            time,
             role,
         }))
     }
@@ -207,37 +216,94 @@ pub(crate) fn role(metrics: &RaftMetrics<Types>, replica: u64) -> Role {
     if metrics.running_state.is_err() {
         return Role::Stopped;
     }
-    // The vote is the last that is on the disk, and the term the latest that was heard of.
-    let vote = &metrics.vote;
-    let term = vote.leader_id.term;
-    let leads = metrics.state.is_leader()
-        && vote.committed
-        && vote.leader_id.voted_for == replica
-        && metrics.current_term == term;
-    if leads {
-        let applied = metrics.last_applied.as_ref();
-        let ready = applied.is_some_and(|applied| applied.leader_id.term == term);
-        return Role::Leader { term, ready };
+    let standing = Standing {
+        vote: &metrics.vote,
+        state: metrics.state,
+        leader: metrics.current_leader,
+        membership: &metrics.membership_config,
+        applied: metrics.last_applied.as_ref(),
+    };
+    match standing.role(replica) {
+        // The vote is the last that is on the disk, and the term the latest that was heard of.
+        Role::Leader { term, .. } if term != metrics.current_term => {
+            Role::Follower { leader: None }
+        }
+        role => role,
     }
-    let leader = metrics
-        .current_leader
-        .filter(|leader| *leader != replica)
-        .and_then(|leader| {
-            let place = metrics.membership_config.get_node(&leader).copied();
+}
+
+/// From what follows what a replica is.
+struct Standing<'a> {
+    vote: &'a RaftVote,
+    state: ServerState,
+    leader: Option<u64>,
+    membership: &'a RaftStoredMembership,
+    applied: Option<&'a RaftLogId>,
+}
+
+impl Standing<'_> {
+    fn role(&self, replica: u64) -> Role {
+        let term = self.vote.leader_id.term;
+        let leads = self.state.is_leader()
+            && self.vote.committed
+            && self.vote.leader_id.voted_for == replica;
+        if leads {
+            let ready = self
+                .applied
+                .is_some_and(|applied| applied.leader_id.term == term);
+            return Role::Leader { term, ready };
+        }
+        let leader = self.leader.filter(|leader| *leader != replica);
+        let leader = leader.and_then(|leader| {
+            let place = self.membership.get_node(&leader).copied();
             member(Some(leader), place)
         });
-    Role::Follower { leader }
+        Role::Follower { leader }
+    }
 }
 
 /// Follows the role, for whoever wants to know when it changes.
-fn watched_role(raft: &Raft<Types, StateMachine>, replica: u64) -> watch::Receiver<Role> {
-    let mut metrics = raft.metrics();
-    let first = role(&metrics.borrow_watched(), replica);
-    let (sender, receiver) = watch::channel(first);
+///
+/// What it depends on is told by itself, and seldom. Something changes with every entry, which it depends on only while a leader
+/// is not ready.
+fn watched_role(
+    raft: &Raft<Types, StateMachine>,
+    replica: u64,
+    time: Arc<LeadersTime>,
+    config: Arc<Config>,
+) -> watch::Receiver<Role> {
+    let (mut servers, mut data) = (raft.server_metrics(), raft.data_metrics());
+    let (sender, receiver) = watch::channel(role(&raft.metrics().borrow_watched(), replica));
     spawn(async move {
-        while metrics.changed().await.is_ok() {
-            let now = role(&metrics.borrow_and_update(), replica);
-            sender.send_if_modified(|before| std::mem::replace(before, now) != now);
+        loop {
+            let role = {
+                let server = servers.borrow_and_update();
+                // Told before the server's part, so it is not older.
+                let data = data.borrow_and_update();
+                let standing = Standing {
+                    vote: &server.vote,
+                    state: server.state,
+                    leader: server.current_leader,
+                    membership: &server.membership_config,
+                    applied: data.last_applied.as_ref(),
+                };
+                standing.role(replica)
+            };
+            sender.send_if_modified(|before| {
+                if let Role::Leader { term, .. } = *before {
+                    time.hear(term, (config.wall_clock)());
+                }
+                std::mem::replace(before, role) != role
+            });
+            let is_unready = matches!(role, Role::Leader { ready: false, .. });
+            let changed = tokio::select! {
+                biased;
+                changed = servers.changed() => changed,
+                changed = data.changed(), if is_unready => changed,
+            };
+            if changed.is_err() {
+                break;
+            }
         }
         sender.send_replace(Role::Stopped);
     });

@@ -1,21 +1,23 @@
 //! What other nodes ask of this one's replicas.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::RaftError;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
-
 use tokio::sync::oneshot;
 
 use crate::consensus::{Types, log_id, raft_log_id, raft_vote, vote};
-use crate::group::Group;
+use crate::group::{Group, Role};
 use crate::machine::Machine;
 use crate::message::{Appended, Call, Candidacy, Request, Response};
 use crate::node::Node;
-use crate::runtime::spawn;
+use crate::read::Confirmed;
+use crate::runtime::{spawn, within};
 
 impl Node {
     pub(crate) async fn answer(&self, request: Bytes) -> Bytes {
@@ -43,6 +45,7 @@ impl Group {
                 vote,
                 prev,
                 committed,
+                now,
                 entries,
             } => {
                 let request = AppendEntriesRequest {
@@ -51,17 +54,39 @@ impl Group {
                     entries,
                     leader_commit: committed.map(raft_log_id),
                 };
-                match self.raft.append_entries(request).await {
-                    Ok(response) => Response::Appended(appended(response)),
+                let is_heartbeat = request.entries.is_empty();
+                let answer = match is_heartbeat {
+                    true => self.acknowledge(request).await,
+                    false => self.raft.append_entries(request).await.map(appended),
+                };
+                match answer {
+                    Ok(response) => {
+                        // If another leads by now, it is over what that one was told.
+                        if !matches!(response, Appended::Higher(_)) {
+                            self.time.hear(vote.term, now);
+                        }
+                        Response::Appended(response)
+                    }
                     Err(error) => Response::Refused(error.to_string()),
                 }
             }
             Call::Vote(_) | Call::PreVote(_) if !self.votes() => {
                 Response::Refused("it has just come back".to_string())
             }
-            Call::Vote(candidacy) => voted(self.raft.vote(candidate(candidacy)).await),
-            Call::PreVote(candidacy) => voted(self.raft.pre_vote(candidate(candidacy)).await),
-            Call::Transfer { vote, to, last } => {
+            Call::Vote(candidacy) => {
+                let leads = matches!(self.role(), Role::Leader { .. });
+                let answer = self.raft.vote(candidate(candidacy)).await;
+                let own = if leads { (self.config.wall_clock)() } else { 0 };
+                voted(answer, own.max(self.time.by_now()))
+            }
+            Call::PreVote(candidacy) => voted(self.raft.pre_vote(candidate(candidacy)).await, 0),
+            Call::Transfer {
+                vote,
+                to,
+                last,
+                now,
+            } => {
+                (self.config.hear_time)(now);
                 let last = last.map(raft_log_id);
                 let request = TransferLeaderRequest::new(raft_vote(vote), to, last);
                 match self.raft.handle_transfer_leader(request).await {
@@ -101,9 +126,31 @@ impl Group {
                 answer.await.unwrap_or_else(|_| lost())
             }
             Call::Read => match self.confirm_for_follower().await {
-                Ok(id) => Response::Read(id),
+                Ok(Confirmed { id, now }) => Response::Read { id, now },
                 Err(error) => Response::Refused(error.to_string()),
             },
+        }
+    }
+}
+
+impl Group {
+    /// Answers a leader that only shows that it is there. openraft does so when all that came before is on the disk, which takes
+    /// as long as that does: what has to be written may be long, and the disk slow. But what the leader asks for is a
+    /// promise, and that is given as soon as the message has been taken in.
+    async fn acknowledge(
+        &self,
+        heartbeat: AppendEntriesRequest<Types>,
+    ) -> Result<Appended, RaftError<Types>> {
+        let leader = heartbeat.vote;
+        let mut answer = pin!(self.raft.append_entries(heartbeat));
+        if let Some(answer) = within(self.config.heartbeat / 8, &mut answer).await {
+            return answer.map(appended);
+        }
+        // Messages to the core come in their order: when this one has its answer, that one was taken in.
+        let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await;
+        match vote.map_err(RaftError::Fatal)? == leader {
+            true => Ok(Appended::All),
+            false => answer.await.map(appended),
         }
     }
 }
@@ -125,12 +172,13 @@ fn candidate(candidacy: Candidacy) -> VoteRequest<Types> {
     }
 }
 
-fn voted<E: ToString>(result: Result<VoteResponse<Types>, E>) -> Response {
+fn voted<E: ToString>(result: Result<VoteResponse<Types>, E>, now: u64) -> Response {
     match result {
         Ok(response) => Response::Voted {
             vote: vote(&response.vote),
             granted: response.vote_granted,
             last: response.last_log_id.as_ref().map(log_id),
+            now,
         },
         Err(error) => Response::Refused(error.to_string()),
     }

@@ -80,6 +80,16 @@ impl Lease {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Whether followers may read what they have applied.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.nanos(now()) < self.shown_until.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn show_until(&self, until: Instant) {
+        self.shown_until
+            .fetch_max(self.nanos(until), Ordering::AcqRel);
+    }
+
     fn take_back(&self, change: impl FnOnce(&mut Terms)) {
         let mut terms = self.terms.lock();
         change(&mut terms);
@@ -119,9 +129,8 @@ impl Group {
 
     /// A follower is about to read.
     pub(crate) fn is_read_elsewhere(&self) {
-        let until = now() + self.config.election_timeout * SHOWN;
-        let until = self.lease.nanos(until);
-        self.lease.shown_until.fetch_max(until, Ordering::AcqRel);
+        self.lease
+            .show_until(now() + self.config.election_timeout * SHOWN);
     }
 
     #[cold]

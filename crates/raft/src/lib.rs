@@ -6,7 +6,7 @@
 //!
 //! Follow a batch. Whoever evaluated it did so while its replica led and was ready ([`Role`]), and names that term when
 //! it proposes it (`propose`). openraft compares the term, appends the batch to its log, and tells the other
-//! replicas (`network`, `message`, [`Transport`], [`Tcp`]). Each of them has it on the disk before it answers: one thread
+//! replicas (`network`, `notices`, `message`, [`Transport`], [`Tcp`]). Each of them has it on the disk before it answers: one thread
 //! writes what all regions have queued, with one sync (`log`). With a majority it is committed, and each replica applies
 //! it (`state_machine`). Then the one who proposed it learns that ([`Outcome`]), or that it certainly was not, or
 //! that nobody knows.
@@ -30,6 +30,7 @@ mod membership;
 mod message;
 mod network;
 mod node;
+mod notices;
 mod propose;
 mod purge;
 mod read;
@@ -39,10 +40,11 @@ mod simulation;
 mod snapshot;
 mod state_machine;
 mod tcp;
+mod time;
 mod transport;
 
 pub use cairn_encoding::raft::{Applied, LogId, Membership};
-pub use config::{Config, Failure, WallClock};
+pub use config::{Config, Failure, HearTime, WallClock};
 pub use error::{MembershipError, Outcome, ReadError, StartError};
 pub use group::{Member, Role, Status};
 pub use lease::{ReadLease, Suspended};
@@ -51,5 +53,5 @@ pub use machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 pub use node::Node;
 pub use propose::MAX_PAYLOAD;
 pub use runtime::Later;
-pub use tcp::{Identity, Tcp, Tls};
+pub use tcp::{Caller, Identity, Run, Tcp, Tls, Traffic};
 pub use transport::{CallError, Service, Transport};

@@ -111,9 +111,38 @@ impl Log {
             .collect()
     }
 
+    /// How often the directory of the node was started, as far as these logs know.
+    pub fn starts(&self) -> io::Result<u64> {
+        let row = self.inner.rows.get(Key::Starts)?;
+        let count = row.map(|row| <[u8; 8]>::try_from(&row[..]).map(u64::from_be_bytes));
+        count
+            .transpose()
+            .map_err(io::Error::other)
+            .map(|count| count.unwrap_or(0))
+    }
+
+    /// Sets that, for good.
+    pub async fn note_starts(&self, starts: u64) -> io::Result<()> {
+        let row = Change::Put(Key::Starts, starts.to_be_bytes().to_vec());
+        self.synced(0, &Arc::default(), vec![row]).await
+    }
+
+    /// The last term in which a replica has voted, or heard of a leader.
+    pub fn term(&self, region: u64) -> io::Result<u64> {
+        let vote = decoded(self.inner.rows.get(Key::Vote { region })?, Vote::decode)?;
+        Ok(vote.map_or(0, |vote| vote.term))
+    }
+
     /// Whether there is, or was, a replica of a region.
     pub fn knows(&self, region: u64) -> bool {
         self.inner.replicas.lock().contains_key(&region)
+    }
+
+    /// Whether a replica was here and is not any more. Nothing of it is left but its number, which is never used again.
+    pub fn is_removed(&self, region: u64, replica: u64) -> bool {
+        let replicas = self.inner.replicas.lock();
+        let known = replicas.get(&region);
+        known.is_some_and(|known| known.removed && replica <= known.replica)
     }
 
     /// Whether there was a replica of a region that is gone.
@@ -151,8 +180,8 @@ impl Log {
         Ok(RegionLog::new(self.clone(), region, state))
     }
 
-    /// Drops all that is known of a replica, but for its number.
-    pub(crate) async fn destroy(&self, region: u64) -> io::Result<()> {
+    /// Drops all that is known of a replica, but for its number. It must not be running.
+    pub async fn destroy(&self, region: u64) -> io::Result<()> {
         let Some(known) = self.inner.replicas.lock().get(&region).copied() else {
             return Ok(());
         };

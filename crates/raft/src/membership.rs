@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use openraft::errors::{ClientWriteError, RaftError};
 
 use crate::consensus::{Place, Types};
 use crate::error::MembershipError;
 use crate::group::{Group, Member, Role, member};
+use crate::runtime::now;
 
 type Changed = Result<(), MembershipError>;
 
@@ -21,15 +24,25 @@ impl Group {
 
     /// Makes these replicas the voters, by a joint change. All of them must be members; those that were voters and are
     /// none of these are removed.
-    pub(crate) async fn change_voters(&self, voters: BTreeSet<u64>) -> Changed {
-        if let Role::Leader { term, .. } = self.role()
-            && !voters.contains(&self.replica)
-        {
+    pub(crate) async fn change_voters(self: &Arc<Self>, voters: BTreeSet<u64>) -> Changed {
+        let leaves = match self.role() {
             // It hands over when it is done with that.
-            self.gives_up_lease(term);
+            Role::Leader { term, .. } if !voters.contains(&self.replica) => {
+                Some((term, self.suspends_lease()))
+            }
+            _ => None,
+        };
+        let changed = self
+            .changed(self.raft.change_membership(voters, false))
+            .await;
+        if let Some((term, suspended)) = leaves {
+            // One that was refused stays.
+            if !matches!(changed, Err(MembershipError::Refused(_))) {
+                self.gives_up_lease(term);
+            }
+            drop(suspended);
         }
-        self.changed(self.raft.change_membership(voters, false))
-            .await
+        changed
     }
 
     /// Removes a replica that learns.
@@ -54,10 +67,25 @@ impl Group {
             let why = format!("replica {to} cannot take over");
             return Err(MembershipError::Refused(why));
         }
+        // Once it is asked to, openraft neither writes nor says in this term that it leads, whatever comes of it. So nobody is
+        // asked who would not answer.
+        if !self.answers(to) {
+            let why = format!("replica {to} does not answer");
+            return Err(MembershipError::Refused(why));
+        }
         // Before anybody else may be elected.
         self.gives_up_lease(term);
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|error| MembershipError::Refused(error.to_string()))
+    }
+
+    /// Whether another replica has lately been heard of.
+    fn answers(&self, replica: u64) -> bool {
+        self.metrics(|metrics| {
+            let heard = metrics.heartbeat.as_ref()?.get(&replica)?.as_ref()?;
+            Some(now() - *heard.deref() < self.config.election_timeout)
+        })
+        .unwrap_or(false)
     }
 
     /// Waits until a change is committed. A leader that removes itself may not hear how that ended.

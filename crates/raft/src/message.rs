@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   request      kind u8 | region u64 | from u64 | to u64 | ...
-//!     1 append        vote | option prev | option committed | count u32 | entry*
+//!     1 append        vote | option prev | option committed | now u64 | count u32 | entry*
 //!     2 vote          vote | option last | transfer u8
 //!     3 pre-vote      the same
-//!     4 transfer      vote | to u64 | option last
+//!     4 transfer      vote | to u64 | option last | now u64
 //!     5 begin         vote | transfer u64 | applied
 //!     6 piece         transfer u64 | number u64 | bytes
 //!     7 end           transfer u64 | pieces u64
@@ -14,14 +14,17 @@
 //!
 //!   response     0 | text (why not)  |  kind u8 | ...
 //!     1 appended      0  |  1 | option log id  |  2 (conflict)  |  3 | vote (a higher one)
-//!     2 voted         vote | granted u8 | option last
+//!     2 voted         vote | granted u8 | option last | now u64
 //!     3 done          (nothing)
 //!     4 installed     vote
-//!     5 read          log id
+//!     5 read          log id | now u64
 //! ```
 //!
 //! `from` and `to` are replicas: a message to one that is no longer there reaches none that came after it. Log ids,
-//! votes, bodies and `applied` are those of `cairn_encoding::raft`; the index of an entry follows from `prev`.
+//! votes, bodies and `applied` are those of `cairn_encoding::raft`; the index of an entry follows from `prev`. `now` is the time of a
+//! region's leader in milliseconds (`time`).
+//!
+//! What stands behind the last field, where its length is not open, is of a newer node, and passed over.
 
 use std::io;
 
@@ -46,6 +49,7 @@ pub(crate) enum Call {
         vote: Vote,
         prev: Option<LogId>,
         committed: Option<LogId>,
+        now: u64,
         entries: Vec<RaftEntry>,
     },
     Vote(Candidacy),
@@ -54,6 +58,7 @@ pub(crate) enum Call {
         vote: Vote,
         to: u64,
         last: Option<LogId>,
+        now: u64,
     },
     Begin {
         vote: Vote,
@@ -88,10 +93,14 @@ pub(crate) enum Response {
         vote: Vote,
         granted: bool,
         last: Option<LogId>,
+        now: u64,
     },
     Done,
     Installed(Vote),
-    Read(LogId),
+    Read {
+        id: LogId,
+        now: u64,
+    },
 }
 
 #[derive(Debug, PartialEq)]
@@ -149,11 +158,13 @@ impl Call {
                 vote,
                 prev,
                 committed,
+                now,
                 entries,
             } => {
                 vote.encode(out);
                 LogId::encode_option(*prev, out);
                 LogId::encode_option(*committed, out);
+                u64_to(out, *now);
                 out.extend_from_slice(&(entries.len() as u32).to_be_bytes());
                 for entry in entries {
                     u64_to(out, entry.log_id.leader_id.term);
@@ -169,10 +180,16 @@ impl Call {
                 LogId::encode_option(candidacy.last, out);
                 out.push(u8::from(candidacy.transfer));
             }
-            Call::Transfer { vote, to, last } => {
+            Call::Transfer {
+                vote,
+                to,
+                last,
+                now,
+            } => {
                 vote.encode(out);
                 u64_to(out, *to);
                 LogId::encode_option(*last, out);
+                u64_to(out, *now);
             }
             Call::Begin {
                 vote,
@@ -204,7 +221,7 @@ impl Call {
         if kind == 1 {
             return Call::decode_append(reader, bytes);
         }
-        let call = (|| {
+        let call = (|| -> Result<Call, DecodeError> {
             Ok(match kind {
                 2 => Call::Vote(Candidacy::read(&mut reader)?),
                 3 => Call::PreVote(Candidacy::read(&mut reader)?),
@@ -212,21 +229,18 @@ impl Call {
                     vote: Vote::read(&mut reader)?,
                     to: reader.u64("to")?,
                     last: LogId::read_option(&mut reader)?,
+                    now: reader.u64("now")?,
                 },
-                5 => {
-                    return Ok(Call::Begin {
-                        vote: Vote::read(&mut reader)?,
-                        transfer: reader.u64("transfer")?,
-                        applied: Applied::decode(reader.rest())?,
-                    });
-                }
-                6 => {
-                    return Ok(Call::Piece {
-                        transfer: reader.u64("transfer")?,
-                        number: reader.u64("number")?,
-                        bytes: bytes.slice_ref(reader.rest()),
-                    });
-                }
+                5 => Call::Begin {
+                    vote: Vote::read(&mut reader)?,
+                    transfer: reader.u64("transfer")?,
+                    applied: Applied::decode(reader.rest())?,
+                },
+                6 => Call::Piece {
+                    transfer: reader.u64("transfer")?,
+                    number: reader.u64("number")?,
+                    bytes: bytes.slice_ref(reader.rest()),
+                },
                 7 => Call::End {
                     transfer: reader.u64("transfer")?,
                     pieces: reader.u64("pieces")?,
@@ -234,7 +248,6 @@ impl Call {
                 8 => Call::Read,
                 tag => return Err(unknown("raft request", tag)),
             })
-            .and_then(|call| reader.finish().map(|()| call))
         })();
         call.map_err(io::Error::other)
     }
@@ -244,6 +257,7 @@ impl Call {
         let vote = Vote::read(&mut reader).map_err(error)?;
         let prev = LogId::read_option(&mut reader).map_err(error)?;
         let committed = LogId::read_option(&mut reader).map_err(error)?;
+        let now = reader.u64("now").map_err(error)?;
         let count = u64::from(reader.u32("count").map_err(error)?);
         let first = prev.map_or(0, |prev| prev.index + 1);
         let mut entries = Vec::new();
@@ -254,11 +268,11 @@ impl Call {
             let decoded = Body::decode(content).map_err(error)?;
             entries.push(raft_entry(LogId { term, index }, decoded, bytes)?);
         }
-        reader.finish().map_err(error)?;
         Ok(Call::Append {
             vote,
             prev,
             committed,
+            now,
             entries,
         })
     }
@@ -268,6 +282,7 @@ impl Call {
         vote: Vote,
         prev: Option<LogId>,
         committed: Option<LogId>,
+        now: u64,
         entries: Vec<RaftEntry>,
     ) -> Call {
         debug_assert!(
@@ -279,6 +294,7 @@ impl Call {
             vote,
             prev,
             committed,
+            now,
             entries,
         }
     }
@@ -321,20 +337,23 @@ impl Response {
                 vote,
                 granted,
                 last,
+                now,
             } => {
                 out.push(2);
                 vote.encode(&mut out);
                 out.push(u8::from(*granted));
                 LogId::encode_option(*last, &mut out);
+                u64_to(&mut out, *now);
             }
             Response::Done => out.push(3),
             Response::Installed(vote) => {
                 out.push(4);
                 vote.encode(&mut out);
             }
-            Response::Read(id) => {
+            Response::Read { id, now } => {
                 out.push(5);
                 id.encode(&mut out);
+                u64_to(&mut out, *now);
             }
         }
         Bytes::from(out)
@@ -342,11 +361,8 @@ impl Response {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Response, DecodeError> {
         let mut reader = Reader::new("raft response", bytes);
-        let response = match reader.u8("kind")? {
-            0 => {
-                let why = String::from_utf8_lossy(reader.rest()).into_owned();
-                return Ok(Response::Refused(why));
-            }
+        Ok(match reader.u8("kind")? {
+            0 => Response::Refused(String::from_utf8_lossy(reader.rest()).into_owned()),
             1 => Response::Appended(match reader.u8("appended")? {
                 0 => Appended::All,
                 1 => Appended::UpTo(LogId::read_option(&mut reader)?),
@@ -358,14 +374,16 @@ impl Response {
                 vote: Vote::read(&mut reader)?,
                 granted: reader.u8("granted")? != 0,
                 last: LogId::read_option(&mut reader)?,
+                now: reader.u64("now")?,
             },
             3 => Response::Done,
             4 => Response::Installed(Vote::read(&mut reader)?),
-            5 => Response::Read(LogId::read(&mut reader)?),
+            5 => Response::Read {
+                id: LogId::read(&mut reader)?,
+                now: reader.u64("now")?,
+            },
             tag => return Err(unknown("raft response", tag)),
-        };
-        reader.finish()?;
-        Ok(response)
+        })
     }
 }
 

@@ -4,12 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_core::Stream;
 use openraft::alias::SnapshotOf;
+use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory};
+use openraft::network::{RPCOption, RaftNetworkFactory, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, RaftNetworkV2};
 
@@ -17,9 +19,12 @@ use crate::config::Config;
 use crate::consensus::{
     Place, RaftEntry, RaftVote, Types, log_id, raft_log_id, raft_vote, size, vote,
 };
+use crate::lease::Lease;
 use crate::message::{Appended, Call, Candidacy, Request, Response};
+use crate::notices::Notices;
 use crate::snapshot;
 use crate::state_machine::SnapshotData;
+use crate::time::LeadersTime;
 use crate::transport::{CallError, Transport};
 
 /// The slowest network and disk that are waited for, in bytes per second.
@@ -31,8 +36,10 @@ type Rpc<T> = Result<T, RPCError<Types>>;
 pub(crate) struct Peers {
     pub region: u64,
     pub replica: u64,
+    pub time: Arc<LeadersTime>,
     pub transport: Arc<dyn Transport>,
     pub config: Arc<Config>,
+    pub lease: Arc<Lease>,
 }
 
 impl RaftNetworkFactory<Types> for Peers {
@@ -44,8 +51,10 @@ impl RaftNetworkFactory<Types> for Peers {
             from: self.replica,
             to: target,
             node: place.node,
+            time: self.time.clone(),
             transport: self.transport.clone(),
             config: self.config.clone(),
+            lease: self.lease.clone(),
         }
     }
 }
@@ -55,8 +64,10 @@ pub(crate) struct Peer {
     from: u64,
     to: u64,
     node: u64,
+    time: Arc<LeadersTime>,
     transport: Arc<dyn Transport>,
     pub(crate) config: Arc<Config>,
+    lease: Arc<Lease>,
 }
 
 impl Peer {
@@ -98,11 +109,16 @@ impl Peer {
                 vote,
                 granted,
                 last,
-            } => Ok(VoteResponse::new(
-                raft_vote(vote),
-                last.map(raft_log_id),
-                granted,
-            )),
+                now,
+            } => {
+                // Before it can be elected.
+                (self.config.hear_time)(now.max(self.time.by_now()));
+                Ok(VoteResponse::new(
+                    raft_vote(vote),
+                    last.map(raft_log_id),
+                    granted,
+                ))
+            }
             other => Err(unexpected(other)),
         }
     }
@@ -139,6 +155,7 @@ impl RaftNetworkV2<Types> for Peer {
             vote(&rpc.vote),
             rpc.prev_log_id.as_ref().map(log_id),
             rpc.leader_commit.as_ref().map(log_id),
+            (self.config.wall_clock)(),
             rpc.entries,
         );
         match self.call(call, limit).await? {
@@ -150,6 +167,18 @@ impl RaftNetworkV2<Types> for Peer {
             }),
             other => Err(unexpected(other)),
         }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        requests: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Rpc<BoxStream<'s, Rpc<StreamAppendResult<Types>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        let requests = Notices::new(requests, self.lease.clone());
+        stream_append_sequential(self, requests, option)
     }
 
     async fn vote(&mut self, rpc: VoteRequest<Types>, _: RPCOption) -> Rpc<VoteResponse<Types>> {
@@ -185,6 +214,7 @@ impl RaftNetworkV2<Types> for Peer {
             vote: vote(request.from_leader()),
             to: *request.to_node_id(),
             last: request.last_log_id().map(log_id),
+            now: (self.config.wall_clock)(),
         };
         match self.call(call, self.config.election_timeout).await? {
             Response::Done => Ok(Ok(())),

@@ -16,8 +16,9 @@ use crate::lease::{ReadLease, Suspended};
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::message::{Call, Request, Response};
-use crate::read::Answer;
+use crate::read::{Answer, Confirmed};
 use crate::runtime::{Later, sleep, spawn};
+use crate::tcp::Caller;
 use crate::transport::{Service, Transport};
 
 /// How often it is looked whether there is something to purge.
@@ -206,13 +207,16 @@ impl Node {
         }
     }
 
-    /// Waits until all that was acknowledged before the call is applied here, whoever leads.
-    pub async fn follower_barrier(&self, region: u64) -> Result<(), ReadError> {
+    /// Waits until all that was acknowledged before the call is applied here, whoever leads. Returns the leader's time since,
+    /// in milliseconds: what it has hidden as expired must not be shown here.
+    pub async fn follower_barrier(&self, region: u64) -> Result<u64, ReadError> {
         let group = self.group(region).ok_or(ReadError::NotLeader(None))?;
         let transport = self.transport.clone();
         let following = group.following.clone();
         let ask = move || ask_leader(group.clone(), transport.clone());
-        following.pass(ask).await.map(|_| ())
+        let confirmed = following.pass(ask).await?;
+        (self.config.hear_time)(confirmed.now);
+        Ok(confirmed.now)
     }
 
     pub async fn add_learner(&self, region: u64, new: Member) -> Result<(), MembershipError> {
@@ -267,19 +271,25 @@ async fn ask_leader(group: Arc<Group>, transport: Arc<dyn Transport>) -> Answer 
     let limit = group.config.election_timeout * 2;
     let answer = transport.call(leader.node, request.encode(), limit);
     match answer.await.map(|answer| Response::decode(&answer)) {
-        Ok(Ok(Response::Read(id))) => {
+        Ok(Ok(Response::Read { id, now })) => {
             let applied = group
                 .raft
                 .wait(Some(limit))
                 .applied_index_at_least(Some(id.index), "a follower's read")
                 .await;
-            applied.map(|_| id).map_err(|_| ReadError::NoQuorum)
+            let confirmed = applied.map(|_| Confirmed { id, now });
+            confirmed.map_err(|_| ReadError::NoQuorum)
         }
         _ => Err(ReadError::NoQuorum),
     }
 }
 
 impl Service for Node {
+    /// Who belongs to the cluster is the map's affair, of which this knows nothing.
+    fn admits(&self, _: &Caller) -> Result<(), String> {
+        Ok(())
+    }
+
     fn serve(&self, _: u64, request: Bytes) -> Later<'static, Bytes> {
         let node = self.own.upgrade();
         Box::pin(async move {

@@ -17,7 +17,16 @@ use crate::error::ReadError;
 use crate::group::{Group, member};
 use crate::runtime::{spawn, within};
 
-pub(crate) type Answer = Result<LogId, ReadError>;
+pub(crate) type Answer = Result<Confirmed, ReadError>;
+
+/// The leader leads.
+#[derive(Clone, Copy)]
+pub(crate) struct Confirmed {
+    /// What has to be applied before a read.
+    pub id: LogId,
+    /// The leader's time since.
+    pub now: u64,
+}
 
 /// Those who wait for the next question.
 #[derive(Default)]
@@ -119,7 +128,10 @@ impl Group {
             .try_await_ready(&self.raft, Some(config.election_timeout))
             .await
         {
-            Ok(Ok(state)) => Ok(log_id(state.read_log_id().log_id())),
+            Ok(Ok(state)) => Ok(Confirmed {
+                id: log_id(state.read_log_id().log_id()),
+                now: (config.wall_clock)(),
+            }),
             _ => Err(ReadError::NoQuorum),
         }
     }

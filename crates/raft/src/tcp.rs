@@ -1,9 +1,11 @@
 //! Nodes over TCP: one connection in each direction, which all regions share.
 
+mod complaints;
 mod connection;
 mod frame;
 mod handshake;
 mod link;
+mod processes;
 mod server;
 mod tls;
 
@@ -11,15 +13,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-pub use self::handshake::Identity;
+use self::complaints::Complaints;
+use self::handshake::Introduction;
+pub use self::handshake::{Caller, Identity};
 use self::link::Link;
+use self::processes::Processes;
+pub use self::processes::Run;
 pub use self::tls::Tls;
 use crate::runtime::Later;
 use crate::transport::{CallError, Service, Transport};
@@ -29,7 +36,25 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 pub struct Tcp {
     identity: RwLock<Identity>,
+    /// How new what is known of the cluster is.
+    knows: AtomicU64,
+    company: Company,
     peers: Mutex<BTreeMap<u64, Peer>>,
+    traffic: Arc<Traffic>,
+}
+
+/// How many messages went to other nodes and came from them, requests and answers alike.
+#[derive(Default)]
+pub struct Traffic {
+    pub sent: AtomicU64,
+    pub received: AtomicU64,
+}
+
+/// The nodes that there are, as connections tell.
+#[derive(Clone, Default)]
+struct Company {
+    processes: Arc<Processes>,
+    complaints: Arc<Complaints>,
 }
 
 struct Peer {
@@ -42,7 +67,10 @@ impl Tcp {
     pub fn new(identity: Identity) -> Arc<Tcp> {
         Arc::new(Tcp {
             identity: RwLock::new(identity),
+            knows: AtomicU64::new(0),
+            company: Company::default(),
             peers: Mutex::default(),
+            traffic: Arc::default(),
         })
     }
 
@@ -51,8 +79,16 @@ impl Tcp {
         self.identity.write().tls = Some(tls);
     }
 
-    fn identity(&self) -> Identity {
-        self.identity.read().clone()
+    /// Says how new what this node knows of the cluster is, which others are told.
+    pub fn know(&self, knows: u64) {
+        self.knows.store(knows, Ordering::Relaxed);
+    }
+
+    fn introduction(&self) -> Introduction {
+        Introduction {
+            identity: self.identity.read().clone(),
+            knows: self.knows.load(Ordering::Relaxed),
+        }
     }
 
     /// Says where a node is. If that has changed, what was asked at the old address is still answered there, and the
@@ -77,7 +113,31 @@ impl Tcp {
 
     /// Serves other nodes until it is given up. Without a secret or TLS only those of this machine are talked to.
     pub async fn serve(&self, listener: TcpListener, service: Arc<dyn Service>) -> io::Result<()> {
-        server::serve(listener, || self.identity(), service).await
+        let service = Arc::new(Counting {
+            service,
+            traffic: self.traffic.clone(),
+        });
+        server::serve(
+            listener,
+            || self.introduction(),
+            self.company.clone(),
+            service,
+        )
+        .await
+    }
+
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// The nodes to which there is a connection, and since when.
+    pub fn connected(&self) -> Vec<(u64, SystemTime)> {
+        let peers = self.peers.lock();
+        let links = peers.iter().filter_map(|(node, peer)| {
+            let link = peer.link.as_ref().filter(|link| !link.is_closed())?;
+            Some((*node, *link.connected_at()?))
+        });
+        links.collect()
     }
 
     fn link(&self, node: u64) -> Result<Arc<Link>, CallError> {
@@ -95,7 +155,8 @@ impl Tcp {
         {
             return Err(unreachable("it could not be reached just now"));
         }
-        let link = Link::open(self.identity(), node, peer.address.clone());
+        let address = peer.address.clone();
+        let link = Link::open(self.introduction(), self.company.clone(), node, address);
         peer.tried = Some(Instant::now());
         peer.link = Some(link.clone());
         Ok(link)
@@ -110,7 +171,36 @@ impl Transport for Tcp {
         limit: Duration,
     ) -> Later<'static, Result<Bytes, CallError>> {
         let link = self.link(node);
-        Box::pin(async move { link?.call(request, limit).await })
+        let traffic = self.traffic.clone();
+        Box::pin(async move {
+            let link = link?;
+            traffic.sent.fetch_add(1, Ordering::Relaxed);
+            let answer = link.call(request, limit).await?;
+            traffic.received.fetch_add(1, Ordering::Relaxed);
+            Ok(answer)
+        })
+    }
+}
+
+/// Counts what others ask, and what they are answered.
+struct Counting {
+    service: Arc<dyn Service>,
+    traffic: Arc<Traffic>,
+}
+
+impl Service for Counting {
+    fn admits(&self, caller: &Caller) -> Result<(), String> {
+        self.service.admits(caller)
+    }
+
+    fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes> {
+        self.traffic.received.fetch_add(1, Ordering::Relaxed);
+        let (answer, traffic) = (self.service.serve(from, request), self.traffic.clone());
+        Box::pin(async move {
+            let answer = answer.await;
+            traffic.sent.fetch_add(1, Ordering::Relaxed);
+            answer
+        })
     }
 }
 
@@ -124,6 +214,14 @@ fn may_talk(identity: &Identity, address: SocketAddr) -> io::Result<()> {
         )),
         false => Ok(()),
     }
+}
+
+/// Whether a connection ended because the two must not talk, or cannot understand each other. That lasts until somebody does
+/// something about it.
+fn is_refusal(error: &io::Error) -> bool {
+    // The latter is what TLS makes of bytes that are none.
+    let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::InvalidData];
+    kinds.contains(&error.kind())
 }
 
 /// A connection that is ready for the handshake: encrypted, if nodes are to talk so.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::runtime::Later;
+use crate::tcp::Caller;
 
 /// Calls other nodes.
 pub trait Transport: Send + Sync + 'static {
@@ -20,6 +21,9 @@ pub trait Transport: Send + Sync + 'static {
 
 /// Answers other nodes.
 pub trait Service: Send + Sync + 'static {
+    /// Whether a node that has shown that it belongs to the cluster is talked to; why not, if not.
+    fn admits(&self, caller: &Caller) -> Result<(), String>;
+
     fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes>;
 }
 

@@ -5,10 +5,11 @@
 mod machine;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cairn_raft::{Config, Identity, Log, Member, Node, Outcome, Role, Tcp};
+use cairn_raft::{Config, Identity, Log, Member, Node, Outcome, Role, Run, Tcp};
 use machine::Memory;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -20,6 +21,16 @@ const NODES: u64 = 3;
 struct Running {
     node: Arc<Node>,
     serving: JoinHandle<()>,
+}
+
+/// Each start of a node is one more.
+fn a_run() -> Run {
+    static STARTS: AtomicU64 = AtomicU64::new(1);
+    let starts = STARTS.fetch_add(1, Ordering::Relaxed);
+    Run {
+        starts,
+        number: starts,
+    }
 }
 
 struct Cluster {
@@ -77,6 +88,8 @@ impl Cluster {
         let tcp = Tcp::new(Identity {
             cluster: 7,
             node: id,
+            incarnation: id,
+            run: a_run(),
             secret: b"secret".to_vec(),
             tls: None,
         });

@@ -14,6 +14,7 @@ use std::task::{Poll, Waker};
 use cairn_resp::{Protocol, Reply};
 use cairn_store::{Error, Held, Key, Result, Type, WriteTxn};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::client::Client;
 use crate::command::{Blocking, Command, OwnedArgs};
@@ -26,6 +27,8 @@ pub struct Blocked {
     next: AtomicU64,
     /// By key, and for each key by the order of arrival.
     waiting: Mutex<HashMap<Changed, BTreeMap<u64, Arc<Waiter>>>>,
+    /// Clients for whom another node waits.
+    elsewhere: Mutex<HashMap<u64, oneshot::Sender<Unblock>>>,
     interest: Arc<Interest>,
     /// How many of them cannot do without their keys; whoever lets keys expire looks at it.
     depending: Arc<AtomicUsize>,
@@ -64,6 +67,21 @@ enum Stage {
     Ended(Ending),
 }
 
+/// CLIENT UNBLOCK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unblock {
+    pub with_error: bool,
+}
+
+impl Unblock {
+    pub fn reply(self) -> Reply {
+        match self.with_error {
+            true => Reply::error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => Reply::NullArray,
+        }
+    }
+}
+
 /// How waiting ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -71,8 +89,7 @@ pub enum Ending {
     Served(Vec<u8>),
     /// There is something, but not for whoever made it to hand out: the command is to be run again.
     Retry,
-    /// CLIENT UNBLOCK.
-    Unblocked { with_error: bool },
+    Unblocked(Unblock),
     /// The client is gone, or its time is up.
     Left,
 }
@@ -185,11 +202,26 @@ impl Drop for Place {
     }
 }
 
+/// A client for whom another node waits, for as long as this exists.
+pub struct Absent {
+    all: Arc<Blocked>,
+    client: u64,
+    /// Told if it is not to wait any more.
+    pub unblocked: oneshot::Receiver<Unblock>,
+}
+
+impl Drop for Absent {
+    fn drop(&mut self) {
+        self.all.elsewhere.lock().remove(&self.client);
+    }
+}
+
 impl Blocked {
     pub fn new(interest: Arc<Interest>, depending: Arc<AtomicUsize>) -> Blocked {
         Blocked {
             next: AtomicU64::new(0),
             waiting: Mutex::default(),
+            elsewhere: Mutex::default(),
             interest,
             depending,
         }
@@ -236,14 +268,28 @@ impl Blocked {
         }
     }
 
+    /// Enters a client for whom another node waits.
+    pub fn enter_elsewhere(self: &Arc<Self>, client: u64) -> Absent {
+        let (told, unblocked) = oneshot::channel();
+        self.elsewhere.lock().insert(client, told);
+        Absent {
+            all: self.clone(),
+            client,
+            unblocked,
+        }
+    }
+
     /// CLIENT UNBLOCK: whether this client was waiting.
-    pub fn unblock(&self, client: u64, with_error: bool) -> bool {
+    pub fn unblock(&self, client: u64, unblock: Unblock) -> bool {
+        if let Some(absent) = self.elsewhere.lock().remove(&client) {
+            return absent.send(unblock).is_ok();
+        }
         let waiter = {
             let waiting = self.waiting.lock();
             let mut all = waiting.values().flat_map(BTreeMap::values);
             all.find(|waiter| waiter.client.id == client).cloned()
         };
-        waiter.is_some_and(|waiter| waiter.end_waiting(Ending::Unblocked { with_error }))
+        waiter.is_some_and(|waiter| waiter.end_waiting(Ending::Unblocked(unblock)))
     }
 
     /// The keys of a database that somebody waits for.
@@ -317,7 +363,7 @@ impl Blocked {
                 if let Some(reply) = reply {
                     served.push(Served { waiter, reply });
                     // Those who wait for this key have their turn anyway.
-                    let changed = note_changes(server, txn, None).into_iter();
+                    let changed = note_changes(server, txn, None, None).into_iter();
                     ready.extend(changed.filter(|other| *other != key));
                 }
             }
@@ -355,6 +401,7 @@ impl Waiter {
                 database: self.database,
                 protocol: self.protocol,
                 client: self.client.id,
+                by_tls: self.client.is_encrypted,
                 from_replica: None,
             };
             if !call.take_latches(held) {

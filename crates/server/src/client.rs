@@ -24,6 +24,8 @@ pub struct Client {
     pub id: u64,
     pub peer: Endpoint,
     pub local: Endpoint,
+    /// It came by a port for encrypted connections, and is to go to such ports of other nodes.
+    pub is_encrypted: bool,
     pub fd: i32,
     pub connected: Moment,
     pub name: Mutex<Vec<u8>>,
@@ -51,6 +53,13 @@ pub struct Client {
     is_busy: AtomicBool,
     is_killed: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
+}
+
+/// The client's end of a connection, and ours.
+pub struct Ends {
+    pub peer: Endpoint,
+    pub local: Endpoint,
+    pub is_encrypted: bool,
 }
 
 const NO_COMMAND: usize = usize::MAX;
@@ -317,18 +326,13 @@ impl Clients {
     }
 
     /// Enters a new connection in its place; it is listed until the guard is dropped.
-    pub fn enter(
-        &self,
-        place: Place,
-        (peer, local): (Endpoint, Endpoint),
-        fd: i32,
-        user: Arc<User>,
-    ) -> Entered {
+    pub fn enter(&self, place: Place, ends: Ends, fd: i32, user: Arc<User>) -> Entered {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client {
             id,
-            peer,
-            local,
+            peer: ends.peer,
+            local: ends.local,
+            is_encrypted: ends.is_encrypted,
             fd,
             connected: Moment::now(),
             name: Mutex::default(),

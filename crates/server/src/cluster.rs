@@ -3,6 +3,7 @@
 mod acknowledged;
 mod committer;
 mod director;
+mod directory;
 mod founding;
 pub mod functions;
 pub mod gate;

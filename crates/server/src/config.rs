@@ -38,6 +38,7 @@ use crate::acl::{Acl, words};
 use crate::address::Address;
 use crate::tls;
 
+use parameter::Parameter;
 use table::{PARAMETERS, find};
 
 /// What the server is started with, and what stays so.
@@ -236,7 +237,8 @@ impl Config {
                 }
                 continue;
             }
-            for (at, parameter) in PARAMETERS.iter().enumerate() {
+            let shown = |(_, parameter): &(usize, &Parameter)| !parameter.is_hidden;
+            for (at, parameter) in PARAMETERS.iter().enumerate().filter(shown) {
                 for name in parameter.names() {
                     if glob::matches(pattern, name.as_bytes(), true) {
                         add(name.as_bytes(), at);
@@ -424,6 +426,11 @@ mod tests {
         );
         assert_eq!(names(&config, &["MAXMEMOR?"]), ["maxmemory"]);
         assert!(names(&config, &["bogus", "bogus*", "["]).is_empty());
+        assert!(
+            names(&config, &["key-load-dela?"]).is_empty(),
+            "it is hidden"
+        );
+        assert_eq!(names(&config, &["Key-Load-Delay"]), ["Key-Load-Delay"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod running;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use cairn_engine::Moment;
 use cairn_resp::{
     Args as Words, Limits, Parsed, Parser, Progress, ProtocolError, Reply, ReplyStream, Writer,
 };
-use cairn_store::Error;
+use cairn_store::{Error, Region};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -104,8 +105,15 @@ struct Gulp {
     commands: usize,
     /// The turns that must be committed before its replies are sent.
     turns: Vec<AwaitedTurn>,
-    /// Where in the output the replies are that hold only then, in order; none if the client does not want it.
-    replies: Vec<Option<Range<usize>>>,
+    /// The replies that hold only then, in order; none where the client does not want it.
+    replies: Vec<Option<AwaitedReply>>,
+}
+
+struct AwaitedReply {
+    /// Where in the output it is.
+    place: Range<usize>,
+    /// What the command was about, in a cluster.
+    slot: Option<u16>,
 }
 
 /// Requests that are parsed and have yet to run.
@@ -165,9 +173,9 @@ struct AwaitedTurn {
 }
 
 impl Gulp {
-    /// The reply at this place, behind all others, holds only if the turn is committed.
-    fn add(&mut self, place: Range<usize>, outcome: Rc<Outcome>) {
-        self.replies.push(Some(place));
+    /// The reply, behind all others, holds only if the turn is committed.
+    fn add(&mut self, reply: AwaitedReply, outcome: Rc<Outcome>) {
+        self.replies.push(Some(reply));
         match self.turns.last_mut() {
             Some(last) if Rc::ptr_eq(&last.outcome, &outcome) => last.replies += 1,
             _ => self.turns.push(AwaitedTurn {
@@ -516,16 +524,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut done = 0;
         let mut patience = Patience::default();
         for AwaitedTurn { outcome, replies } in &self.gulp.turns {
-            let places = &self.gulp.replies[done..done + replies];
-            done += replies;
-            if let Err(reason) = outcome.wait().await {
-                let moved = match outcome.has_moved() {
-                    Some(slot) => gate::moved(&self.session.server, slot, &mut patience).await,
-                    None => None,
+            let replies = &self.gulp.replies[done..done + replies];
+            done += replies.len();
+            let Err(reason) = outcome.wait().await else {
+                continue;
+            };
+            for untrue in replies.iter().flatten() {
+                let moved = match untrue.slot {
+                    Some(slot) if turn::says_undone(&reason) => {
+                        gate::moved(&self.session, slot, &mut patience).await
+                    }
+                    _ => None,
                 };
-                let reason = moved.unwrap_or(reason);
-                let untrue = places.iter().flatten().cloned();
-                failures.extend(untrue.map(|place| (place, reason.clone())));
+                let reason = moved.unwrap_or_else(|| reason.clone());
+                failures.push((untrue.place.clone(), reason));
             }
         }
         self.gulp.turns.clear();
@@ -688,7 +700,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.output.truncate(self.reply_start);
         // A command leaves one that waits at most.
         if let Some(last) = self.gulp.replies.last_mut() {
-            last.take_if(|place| place.start >= self.reply_start);
+            last.take_if(|reply| reply.place.start >= self.reply_start);
         }
     }
 
@@ -752,19 +764,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Some(command) = command::hiding_subcommands(args) {
                     self.guard(command, args)?;
                 }
+                if self.session.server.store.is_replicated()
+                    && let Some(complaint) = command::complaint_in_cluster(args[0])
+                {
+                    return Err(Error::fixed(complaint));
+                }
                 return Err(error);
             }
         };
         self.guard(command, args)?;
         if self.session.only_listens() && !command.is_for_listeners() {
+            if self.session.server.store.is_replicated()
+                && !self.forwards()
+                && let Err(Detour::Refused(error)) = self.route(command, args)
+            {
+                return Err(error);
+            }
             return Err(Error::reply(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
                 command.full_name
             )));
         }
-        if command.has(Flag::DenyOom) {
-            self.session.server.store.check_room()?;
+        if self.session.server.shortages.are_any() {
+            self.check_shortages(command)?;
         }
         if self.session.server.store.is_replicated() {
             self.check_route(command, args)?;
@@ -774,6 +797,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether a command may run, or be queued, for all that the server is short of. EXEC answers for what was queued.
+    #[cold]
+    fn check_shortages(&self, command: &Command) -> Result<(), Error> {
+        let shortages = &self.session.server.shortages;
+        if command.has(Flag::DenyOom) {
+            shortages.check_room()?;
+        }
+        // There is no end to what may be queued.
+        if self.is_queued(command) {
+            shortages.check_memory()?;
+        }
+        match command.has(Flag::Write) {
+            true => shortages.check_replicas(),
+            false => Ok(()),
+        }
     }
 
     /// Whether a command that does not run over a turn now is about a slot of this node; others are asked when they do.
@@ -787,11 +827,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !is_queued && !is_unit && !matches!(command.handler, Handler::Session(_)) {
             return Ok(());
         }
-        match route::of_call(&self.session.server, command, args) {
+        match self.route(command, args) {
             // It may be known when it runs.
             Err(Detour::Wait(_)) if is_queued || is_unit => Ok(()),
             region => Ok(region.map(drop)?),
         }
+    }
+
+    fn route(&self, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
+        let by_tls = self.session.client.is_encrypted;
+        route::of_call(&self.session.server, command, args, by_tls)
     }
 
     /// Whether the command is one of those between MULTI and EXEC.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 use crate::address::Endpoint;
-use crate::client::Place;
+use crate::client::{Ends, Place};
 use crate::connection::Connection;
 use crate::turn::Worker;
 
@@ -24,6 +24,8 @@ const MOST_REPLIES: usize = 128 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
+    /// By which the node that has sent it can call it back.
+    pub visit: u64,
     /// Who the client is there. It is the user of that name here, and may do what that may.
     pub user: Vec<u8>,
     pub protocol: Protocol,
@@ -38,6 +40,8 @@ pub struct Guest {
 pub enum Dismissal {
     /// Nothing was done.
     Unknown,
+    /// Nothing was done, and it has ceased to wait, since it was called back.
+    CalledBack,
     /// Some of them may have been.
     BrokenOff,
 }
@@ -48,50 +52,80 @@ pub type Replies = Result<Vec<u8>, Dismissal>;
 pub struct Visit {
     guest: Guest,
     told: oneshot::Sender<Replies>,
+    called_back: oneshot::Receiver<()>,
 }
 
 impl Visit {
-    pub fn of(guest: Guest) -> (Visit, oneshot::Receiver<Replies>) {
+    /// It is called back when the other end of `called_back` is used, or gone.
+    pub fn of(
+        guest: Guest,
+        called_back: oneshot::Receiver<()>,
+    ) -> (Visit, oneshot::Receiver<Replies>) {
         let (told, replies) = oneshot::channel();
-        (Visit { guest, told }, replies)
+        let visit = Visit {
+            guest,
+            told,
+            called_back,
+        };
+        (visit, replies)
     }
 }
 
 /// Serves a guest on this thread.
 pub fn enter(worker: &Rc<Worker>, visit: Visit, place: Place) {
-    let Visit { guest, told } = visit;
+    let Visit {
+        guest,
+        told,
+        called_back,
+    } = visit;
     let server = &worker.server;
     let Some(user) = server.acl.find(&guest.user) else {
         told.send(Err(Dismissal::Unknown)).ok();
         return;
     };
     let nowhere = Endpoint::Ip(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-    let ends = (nowhere.clone(), nowhere);
+    let ends = Ends {
+        peer: nowhere.clone(),
+        local: nowhere,
+        is_encrypted: false,
+    };
     let entered = server.clients.enter(place, ends, -1, user);
     let client = entered.client.clone();
     let stream = GuestStream {
         replies: Vec::new(),
         told: Some(told),
+        called_back,
+        has_ended: false,
     };
     let connection = Connection::new(stream, worker.clone(), entered).of_guest(guest);
     let task = tokio::task::spawn_local(connection.serve());
     client.set_task(task.abort_handle());
 }
 
-/// Gathers replies. Nothing comes from there: the input is given otherwise.
+/// Gathers replies. Nothing comes from there, since the input is given otherwise, but its end: who waits looks for it.
 struct GuestStream {
     replies: Vec<u8>,
     /// Gone once they have been handed back.
     told: Option<oneshot::Sender<Replies>>,
+    called_back: oneshot::Receiver<()>,
+    /// Whoever waits has been told that it was called back.
+    has_ended: bool,
 }
 
 impl AsyncRead for GuestStream {
     fn poll_read(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
         _: &mut ReadBuf<'_>,
     ) -> Poll<IoResult<()>> {
-        Poll::Pending
+        if !self.has_ended {
+            // It may not be polled again once it is ready.
+            self.has_ended = Pin::new(&mut self.called_back).poll(context).is_ready();
+        }
+        match self.has_ended {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
     }
 }
 
@@ -128,7 +162,11 @@ impl AsyncWrite for GuestStream {
 impl Drop for GuestStream {
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
-            told.send(Err(Dismissal::BrokenOff)).ok();
+            let dismissal = match self.has_ended {
+                true => Dismissal::CalledBack,
+                false => Dismissal::BrokenOff,
+            };
+            told.send(Err(dismissal)).ok();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server does at regular times: sampling its counters, and closing connections that nobody uses, or that
+//! What the server does at regular times: sampling its counters, looking what it is short of, and closing connections that nobody uses, or that
 //! do not take what they are sent.
 
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use cairn_engine::Memory;
 
 use crate::server::Server;
+use crate::shortage;
 use crate::stats::Totals;
 
 const TICK: Duration = Duration::from_millis(100);
@@ -30,6 +31,7 @@ pub async fn run(server: Arc<Server>) {
             // The limit may have been lowered.
             server.shrink_tracking();
         }
+        shortage::look(&server);
         if tick == 0 {
             stats.note_memory(Memory::now().allocated);
             close_idle(&server);

@@ -12,6 +12,7 @@ use cairn_store::{Store, StoreOptions, SyncMode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::address::Endpoint;
+use crate::client::Ends;
 use crate::config::Flags;
 use crate::connection::Connection;
 use crate::route::Directory;
@@ -64,7 +65,11 @@ impl InProcess {
         let clients = &self.worker.server.clients;
         let place = clients.reserve(usize::MAX).ok_or("too many clients")?;
         let nowhere = Endpoint::Ip(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        let ends = (nowhere.clone(), nowhere);
+        let ends = Ends {
+            peer: nowhere.clone(),
+            local: nowhere,
+            is_encrypted: false,
+        };
         let user = self.worker.server.acl.default_user().clone();
         let entered = clients.enter(place, ends, -1, user);
         let connection = Connection::new(stream, self.worker.clone(), entered);

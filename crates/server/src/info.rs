@@ -17,6 +17,7 @@ use crate::acl::Reason;
 use crate::client::Client;
 use crate::pubsub::Kind;
 use crate::server::Server;
+use crate::shortage;
 
 /// The version of Redis whose behaviour this is.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -318,6 +319,9 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
 fn replication(server: &Server, report: &mut Report) -> Result<()> {
     report.field("role", "master");
     report.field("connected_slaves", 0);
+    if shortage::lacks_replicas(server) {
+        report.field("min_slaves_good_slaves", 0);
+    }
     report.field("master_failover_state", "no-failover");
     report.field("master_replid", &server.replication_id);
     report.field("master_replid2", "0".repeat(40));

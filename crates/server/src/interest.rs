@@ -2,12 +2,14 @@
 //!
 //! Nearly always there is nobody, and commands pay for one look at a number.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_store::{Effect, Held, WriteTxn, slot};
 
 use crate::blocked::Served;
 use crate::server::Server;
+use crate::turn::Call;
 
 /// How many they are.
 #[derive(Default)]
@@ -31,23 +33,28 @@ impl Interest {
 /// A key by the number of its database.
 pub type Changed = (u32, Box<[u8]>);
 
-/// To be called when a command, or a unit, of this client has run over the transaction. Whoever waited for what
-/// it made is served over the same transaction, as if nobody came between; the replies are for after its
+/// To be called when a command, or a unit, of this client has run over the transaction; which command it was is told where
+/// it is known. Whoever waited for what it made is served over the same transaction, as if nobody came between; the replies are for after its
 /// commit.
 pub fn attend(
     server: &Server,
     txn: &mut WriteTxn,
     held: &mut Held,
-    by: Option<u64>,
+    (client, call): (u64, Option<&Call<'_>>),
     served: &mut Vec<Served>,
 ) {
-    let changed = note_changes(server, txn, by);
+    let changed = note_changes(server, txn, Some(client), call);
     server.blocked.serve(server, txn, held, changed, served);
 }
 
 /// Tells those who watch keys, or keep copies of them, what was changed; returns the keys that may have come to be,
 /// or have more than before, or are gone.
-pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec<Changed> {
+pub fn note_changes(
+    server: &Server,
+    txn: &mut WriteTxn,
+    by: Option<u64>,
+    call: Option<&Call<'_>>,
+) -> Vec<Changed> {
     let databases = txn.databases_now();
     let mut changed: Vec<Changed> = Vec::new();
     let mut remade: Vec<Changed> = Vec::new();
@@ -71,6 +78,9 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec
         server.watches.touch(txn, *database, name);
     }
     if server.tracking.is_on() {
+        if let Some(call) = call {
+            put_in_order(&mut changed, call);
+        }
         for (_, name) in &changed {
             let key = name.clone();
             txn.add_effect(Effect::Outdated { key, by });
@@ -91,4 +101,18 @@ pub fn note_changes(server: &Server, txn: &mut WriteTxn, by: Option<u64>) -> Vec
         }
     }
     remade
+}
+
+/// A transaction keeps what one command changes in no order; those who keep copies are told in the order in which the
+/// command names the keys.
+fn put_in_order(changed: &mut [Changed], call: &Call<'_>) {
+    if changed.len() < 2 {
+        return;
+    }
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    call.command.keys.visit(&call.args, |name, _| {
+        let next = places.len();
+        places.entry(name).or_insert(next);
+    });
+    changed.sort_by_key(|(_, name)| places.get(&**name).copied());
 }

@@ -30,6 +30,7 @@ pub mod route;
 mod script;
 mod server;
 mod session;
+mod shortage;
 mod slowlog;
 mod space;
 mod spikes;

@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::address::Endpoint;
-use crate::client::Place;
+use crate::client::{Ends, Place};
 use crate::cluster::Entrance;
 use crate::config::Settings;
 use crate::connection::{Connection, DENIED, TOO_MANY_CLIENTS};
@@ -323,7 +323,7 @@ fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> IoResult<
         StdArrival::Tcp(stream) => {
             let stream = TcpStream::from_std(stream)?;
             prepare(&stream, &worker.server)?;
-            let ends = ends_of(&stream)?;
+            let ends = ends_of(&stream, false)?;
             enter(worker, stream, place, ends);
         }
         StdArrival::Tls(stream) => {
@@ -340,16 +340,24 @@ fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> IoResult<
             let stream = UnixStream::from_std(stream)?;
             // A client's own end has no name.
             let path = Endpoint::Unix(worker.server.settings.values.text("unixsocket").into());
-            enter(worker, stream, place, (path.clone(), path));
+            let ends = Ends {
+                peer: path.clone(),
+                local: path,
+                is_encrypted: false,
+            };
+            enter(worker, stream, place, ends);
         }
         StdArrival::Guest(visit) => guest::enter(worker, visit, place),
     }
     Ok(())
 }
 
-fn ends_of(stream: &TcpStream) -> IoResult<(Endpoint, Endpoint)> {
-    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    Ok((Endpoint::Ip(peer), Endpoint::Ip(local)))
+fn ends_of(stream: &TcpStream, is_encrypted: bool) -> IoResult<Ends> {
+    Ok(Ends {
+        peer: Endpoint::Ip(stream.peer_addr()?),
+        local: Endpoint::Ip(stream.local_addr()?),
+        is_encrypted,
+    })
 }
 
 /// How long a client may take to agree on how to encrypt.
@@ -357,13 +365,13 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// Serves a connection once it is encrypted. Until then it takes a place, but is not listed.
 async fn shake_hands(worker: &Rc<Worker>, stream: TcpStream, place: Place) -> IoResult<()> {
-    let (server, ends) = (&worker.server, ends_of(&stream)?);
+    let (server, ends) = (&worker.server, ends_of(&stream, true)?);
     let Some(config) = server.live.tls.load_full() else {
         return Ok(());
     };
     let accepted = TlsAcceptor::from(config).accept(stream);
     let mut stream = tokio::time::timeout(HANDSHAKE_TIME, accepted).await??;
-    if let Endpoint::Ip(peer) = ends.0
+    if let Endpoint::Ip(peer) = ends.peer
         && server.live.denies(peer.ip())
     {
         server.stats.rejected_connections.add(1);
@@ -384,8 +392,8 @@ fn prepare(stream: &TcpStream, server: &Server) -> IoResult<()> {
     Ok(())
 }
 
-/// Serves a connection whose ends, the client's and ours, are these.
-fn enter<S>(worker: &Rc<Worker>, stream: S, place: Place, ends: (Endpoint, Endpoint))
+/// Serves a connection between these ends.
+fn enter<S>(worker: &Rc<Worker>, stream: S, place: Place, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + AsRawFd + Unpin + 'static,
 {

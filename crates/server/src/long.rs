@@ -132,7 +132,12 @@ pub fn run_long(
 
 fn region_of(server: &Server, call: &Call<'_>) -> Result<Arc<Region>> {
     match server.store.is_replicated() {
-        true => Ok(route::of_call(server, call.command, &call.args)?),
+        true => Ok(route::of_call(
+            server,
+            call.command,
+            &call.args,
+            call.by_tls,
+        )?),
         false => Ok(server.store.home().clone()),
     }
 }
@@ -195,11 +200,7 @@ fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &
 /// it is to run alone.
 pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
     let server = session.server.clone();
-    let region = match server.store.is_replicated() {
-        true => route::of_unit(&server, unit).map_err(Error::from),
-        false => Ok(server.store.home().clone()),
-    };
-    let region = match region {
+    let region = match region_of_unit(&server, unit, session) {
         Ok(region) => region,
         Err(error) => return Some(error_reply(session, &error)),
     };
@@ -219,6 +220,14 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
         Ok(()) => out,
         Err(error) => error_reply(session, &error),
     })
+}
+
+fn region_of_unit(server: &Server, unit: &dyn Unit, session: &Session) -> Result<Arc<Region>> {
+    if !server.store.is_replicated() {
+        return Ok(server.store.home().clone());
+    }
+    let by_tls = session.client.is_encrypted;
+    Ok(route::of_slot(server, unit.slot().get()?, by_tls)?)
 }
 
 fn error_reply(session: &Session, error: &Error) -> Vec<u8> {
@@ -262,7 +271,7 @@ fn commit_part(
 ) -> Result<()> {
     let mut served = Vec::new();
     if server.interest.is_any() {
-        interest::attend(server, txn, held, Some(client), &mut served);
+        interest::attend(server, txn, held, (client, None), &mut served);
     }
     // What changes nothing has only read. What does is refused by whoever commits it, if it has to be.
     let result = match txn.pending().is_empty() {

@@ -10,12 +10,12 @@ use cairn_store::{Error, Region, Result, slot};
 use crate::cluster::gate::{Patience, Unready};
 use crate::command::{Args, Command};
 use crate::server::Server;
-use crate::unit::Unit;
 
 /// Tells which node to go to.
 pub trait Directory: Send + Sync {
-    /// The address, as clients shall use it, of the node that leads the region of a slot; none if nobody is known to.
-    fn leader_of(&self, slot: u16) -> Option<String>;
+    /// The address, as clients of this kind shall use it, of the node that leads the region of a slot; none if nobody is
+    /// known to.
+    fn leader_of(&self, slot: u16, by_tls: bool) -> Option<String>;
 }
 
 /// The one slot of several keys.
@@ -60,6 +60,12 @@ impl From<Error> for Detour {
     }
 }
 
+impl From<Unready> for Detour {
+    fn from(unready: Unready) -> Detour {
+        Detour::Wait(unready)
+    }
+}
+
 impl From<Detour> for Error {
     fn from(detour: Detour) -> Error {
         match detour {
@@ -72,14 +78,35 @@ impl From<Detour> for Error {
 /// What a client is told if nobody is known to lead.
 pub const DOWN: &str = "CLUSTERDOWN Hash slot not served";
 
-/// The region of a command.
-pub fn of_call(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
-    of_slot(server, &slot_of(command, args), |region| region.is_led())
+/// The region of a slot, if this node leads it; that without keys if there is none. `by_tls` says how the client came that
+/// may be sent elsewhere.
+pub fn of_slot(server: &Server, slot: Option<u16>, by_tls: bool) -> Result<Arc<Region>, Detour> {
+    let Some(slot) = slot else {
+        return Ok(server.store.home().clone());
+    };
+    let regions = server.store.regions();
+    match regions.with_slot(slot).filter(|region| region.is_led()) {
+        Some(region) => Ok(region.clone()),
+        None => Err(elsewhere(server, slot, by_tls)),
+    }
 }
 
-/// The region of a command that reads, and for which a replica will do.
-pub fn of_read(server: &Server, command: &Command, args: &Args<'_>) -> Result<Arc<Region>, Detour> {
-    of_slot(server, &slot_of(command, args), |_| true)
+/// The region of a command.
+pub fn of_call(
+    server: &Server,
+    command: &Command,
+    args: &Args<'_>,
+    by_tls: bool,
+) -> Result<Arc<Region>, Detour> {
+    of_slot(server, slot_of(command, args).get()?, by_tls)
+}
+
+/// The region of a command that reads, and for which a replica will do, if this node has it.
+pub fn of_read(server: &Server, command: &Command, args: &Args<'_>) -> Option<Arc<Region>> {
+    match slot_of(command, args).get().ok()? {
+        Some(slot) => server.store.regions().with_slot(slot).cloned(),
+        None => Some(server.store.home().clone()),
+    }
 }
 
 /// What a command says of the slot that it is about.
@@ -107,42 +134,21 @@ pub fn is_led_here(server: &Server, slot: u16) -> bool {
         .is_some_and(|region| region.is_led())
 }
 
-/// The region of a unit.
-pub fn of_unit(server: &Server, unit: &dyn Unit) -> Result<Arc<Region>, Detour> {
-    of_slot(server, &unit.slot(), |region| region.is_led())
-}
-
-/// The region of these keys, if it is here and will do; otherwise an error that says where it is led.
-fn of_slot(
-    server: &Server,
-    slot: &SlotOfKeys,
-    will_do: impl Fn(&Region) -> bool,
-) -> Result<Arc<Region>, Detour> {
-    let Some(slot) = slot.get()? else {
-        return Ok(server.store.home().clone());
-    };
-    let regions = server.store.regions();
-    match regions.with_slot(slot).filter(|region| will_do(region)) {
-        Some(region) => Ok(region.clone()),
-        None => Err(elsewhere(server, slot)),
-    }
-}
-
 /// Makes sure that what is read in the region is the latest: nobody else can have been chosen to lead it.
 #[inline]
-pub fn confirmed(server: &Server, region: &Region, patience: &Patience) -> Result<(), Detour> {
+pub fn confirmed(server: &Server, region: &Region, patience: &Patience) -> Result<(), Unready> {
     if region.id() == server.store.home().id()
         || region.may_read() == Some(true)
         || patience.is_confirmed(region)
     {
         return Ok(());
     }
-    Err(Detour::Wait(Unready::Unconfirmed(region.id())))
+    Err(Unready::Unconfirmed(region.id()))
 }
 
 #[cold]
-fn elsewhere(server: &Server, slot: u16) -> Detour {
-    match directed(server, slot) {
+fn elsewhere(server: &Server, slot: u16, by_tls: bool) -> Detour {
+    match directed(server, slot, by_tls) {
         Some(moved) => Error::reply(moved).into(),
         None if server.cluster.get().is_some() => Detour::Wait(Unready::NoLeader(slot)),
         None => Error::fixed(DOWN).into(),
@@ -150,23 +156,21 @@ fn elsewhere(server: &Server, slot: u16) -> Detour {
 }
 
 /// What a client is told who is to go to another node.
-fn directed(server: &Server, slot: u16) -> Option<String> {
+fn directed(server: &Server, slot: u16, by_tls: bool) -> Option<String> {
     let directory = server.directory.get()?;
-    let address = directory.leader_of(slot)?;
+    let address = directory.leader_of(slot, by_tls)?;
     Some(format!("MOVED {slot} {address}"))
 }
 
 /// The same, unless the slot is led here.
-pub fn moved(server: &Server, slot: u16) -> Option<String> {
-    let regions = server.store.regions();
-    let is_led = |region: &Arc<Region>| region.is_led();
-    match regions.with_slot(slot).is_some_and(is_led) {
+pub fn moved(server: &Server, slot: u16, by_tls: bool) -> Option<String> {
+    match is_led_here(server, slot) {
         true => None,
-        false => directed(server, slot),
+        false => directed(server, slot, by_tls),
     }
 }
 
 /// Whether it is not known where a slot is led, and it is not led here.
 pub fn is_unknown(server: &Server, slot: u16) -> bool {
-    !is_led_here(server, slot) && matches!(elsewhere(server, slot), Detour::Wait(_))
+    !is_led_here(server, slot) && directed(server, slot, false).is_none()
 }

@@ -21,6 +21,7 @@ pub mod running;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_resp::Writer;
 use cairn_script::{Flags, Limits, Script};
 use cairn_store::{Error, Result};
 
@@ -95,6 +96,22 @@ impl Scripts {
             }
         };
         !flags.is_some_and(|flags| flags.contains(Flags::NO_WRITES))
+    }
+
+    /// Writes a call for another node. That may not know a script which this one does, and so is sent its text.
+    pub fn write_call(&self, writer: &mut Writer<'_>, command: &Command, args: &Args<'_>) {
+        let by_text: Option<&[u8]> = match command.name {
+            "evalsha" => Some(b"EVAL"),
+            "evalsha_ro" => Some(b"EVAL_RO"),
+            _ => None,
+        };
+        let words: Vec<&[u8]> = args.iter().copied().collect();
+        match by_text.zip(by_text.and_then(|_| self.named(args[1]))) {
+            Some((name, script)) => {
+                writer.request(&[&[name, script.text()], &words[2..]].concat());
+            }
+            None => writer.request(&words),
+        }
     }
 
     /// Forgets all scripts: SCRIPT FLUSH.

@@ -21,6 +21,7 @@ use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::route::Directory;
 use crate::script::Scripts;
+use crate::shortage::Shortages;
 use crate::slowlog::Slowlog;
 use crate::spikes::Spikes;
 use crate::stats::Stats;
@@ -39,6 +40,7 @@ pub struct Server {
     pub acl: Arc<Acl>,
     pub clients: Arc<Clients>,
     pub pause: Pause,
+    pub shortages: Shortages,
     /// How many want to know which keys commands change: see the three that follow.
     pub interest: Arc<Interest>,
     pub watches: Arc<Watches>,
@@ -88,6 +90,7 @@ impl Server {
             live,
             clients: Arc::default(),
             pause: Pause::default(),
+            shortages: Shortages::default(),
             watches: Arc::new(Watches::new(interest.clone())),
             blocked: Arc::new(Blocked::new(interest.clone(), depending)),
             tracking: Arc::new(tracking),

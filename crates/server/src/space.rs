@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::Server;
+use crate::shortage::Shortage;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -19,6 +20,7 @@ pub async fn watch(server: Arc<Server>) {
         let reserve = server.settings.min_free_disk.min(disk.total / 4);
         let is_full = disk.free < reserve;
         let was_full = server.store.note_disk_full(is_full);
+        server.shortages.note(Shortage::Disk, is_full);
         if is_full && !was_full {
             let left = disk.free / (1 << 20);
             tracing::error!("{left} MiB are left on the disk: writes are refused");

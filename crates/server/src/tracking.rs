@@ -1,8 +1,9 @@
 //! Client-side caching: who keeps copies of what, and who tells them that a copy is outdated.
 //!
 //! A key is remembered before it is read. So whoever changes it afterwards finds the reader, and whoever changed it
-//! before has been seen; at worst a reader is told of a change that it has seen already. What commands changed is an
-//! effect of their transaction (see `interest`), and reaches the readers after its commit.
+//! before has been seen; at worst a reader is told of a change that it has seen already. Who was told before the reply came
+//! would keep what is in it, and nobody would know: so it is looked for afterwards whether the key is still remembered. What
+//! commands changed is an effect of their transaction (see `interest`), and reaches the readers after its commit.
 
 mod invalidation;
 mod table;
@@ -121,9 +122,9 @@ impl Tracking {
         self.prefixes.lock().len()
     }
 
-    /// A client keeps what it is about to read.
-    fn remember(&self, client: u64, name: &[u8]) {
-        self.table.lock().add(name, client);
+    /// A client keeps what it is about to read. Whether that was not known before.
+    fn remember(&self, client: u64, name: &[u8]) -> bool {
+        self.table.lock().add(name, client)
     }
 
     fn start(&self) {

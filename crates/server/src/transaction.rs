@@ -15,6 +15,7 @@ use crate::observe::Ran;
 use crate::route::SlotOfKeys;
 use crate::script::Scripts;
 use crate::session::{Replies, Session};
+use crate::shortage::Shortages;
 use crate::turn::{Call, error_text};
 use crate::unit::{Scope, Unit};
 use crate::watches::Watch;
@@ -73,14 +74,35 @@ impl Queue {
         })
     }
 
+    /// Whether it changes functions, and names no keys.
+    pub fn is_about_functions(&self) -> bool {
+        let mut calls = self.calls.iter();
+        let changes = calls.any(|(command, _)| command.changes_functions());
+        changes && !self.is_aborted && matches!(self.slot().get(), Ok(None))
+    }
+
     /// What a client would send to have all of it run.
-    pub fn write_requests(&self, out: &mut Vec<u8>) {
+    pub fn write_requests(&self, scripts: &Scripts, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, Protocol::Resp2);
         writer.request(&["MULTI"]);
-        for (_, args) in &self.calls {
-            writer.request(&args.words());
+        for (command, args) in &self.calls {
+            args.with(|args| scripts.write_call(&mut writer, command, args));
         }
         writer.request(&["EXEC"]);
+    }
+
+    /// Whether its commands may run for all that the server is short of.
+    fn check(&self, shortages: &Shortages) -> Result<()> {
+        if !shortages.are_any() {
+            return Ok(());
+        }
+        if self.has(Flag::DenyOom) {
+            shortages.check_room()?;
+        }
+        match self.has(Flag::Write) {
+            true => shortages.check_replicas(),
+            false => Ok(()),
+        }
     }
 
     fn has(&self, flag: Flag) -> bool {
@@ -128,11 +150,9 @@ impl Exec {
                 "EXECABORT Transaction discarded because of previous errors.",
             ));
         }
-        if queue.has(Flag::DenyOom)
-            && let Err(error) = session.server.store.check_room()
-        {
-            return Err(aborted(&error));
-        }
+        queue
+            .check(&session.server.shortages)
+            .map_err(|error| aborted(&error))?;
         let mut request = Request::default();
         for (command, args) in &queue.calls {
             args.with(|args| {
@@ -142,6 +162,7 @@ impl Exec {
                     database: session.database,
                     protocol: session.protocol,
                     client: session.client.id,
+                    by_tls: session.client.is_encrypted,
                     from_replica: None,
                 };
                 request.join(call.request());

@@ -18,16 +18,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
     Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
-    Store, WriteTxn,
+    Store, Time, WriteTxn,
 };
 use tokio::sync::Notify;
 
 use crate::blocked::Served;
-use crate::cluster::gate::{Patience as Waited, Unready};
+use crate::cluster::gate::{CaughtUp, Patience as Waited, Unready};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
 use crate::route::{self, Detour};
@@ -63,6 +64,8 @@ struct Turns {
     others: Vec<Turn>,
     /// Among the others, the one that the last command was for; none if that was at home.
     current: Option<usize>,
+    /// The slot that the last command was about, in a cluster.
+    slot: Option<u16>,
 }
 
 impl Turns {
@@ -103,7 +106,7 @@ impl Turn {
             txn: WriteTxn::new(store.clone(), region.clone(), Patience::Short),
             held: store.latches().none(),
             served: Vec::new(),
-            outcome: Rc::new(Outcome::of(region)),
+            outcome: Rc::default(),
         }
     }
 
@@ -117,29 +120,9 @@ impl Turn {
 pub struct Outcome {
     result: RefCell<Option<Result<(), String>>>,
     waiting: RefCell<Vec<Waker>>,
-    /// A slot of the region that the turn was about.
-    slot: Option<u16>,
 }
 
 impl Outcome {
-    fn of(region: &Region) -> Outcome {
-        let slots = region.slots();
-        Outcome {
-            slot: (!slots.is_empty()).then_some(slots.start),
-            ..Outcome::default()
-        }
-    }
-
-    /// If certainly nothing was done because others lead by now, a slot of those that they do.
-    pub fn has_moved(&self) -> Option<u16> {
-        let result = self.result.borrow();
-        let refused = |result: &Result<(), String>| {
-            let text = result.as_ref().err();
-            text.is_some_and(|text| text.starts_with(TRY_AGAIN))
-        };
-        self.slot.filter(|_| result.as_ref().is_some_and(refused))
-    }
-
     /// Waits for the end of the turn.
     pub async fn wait(&self) -> Result<(), String> {
         std::future::poll_fn(|context| match &*self.result.borrow() {
@@ -195,8 +178,10 @@ pub struct Call<'a> {
     pub database: u32,
     pub protocol: Protocol,
     pub client: u64,
+    /// Whether the client came by an encrypted connection.
+    pub by_tls: bool,
     /// It reads, and this replica will do, which another node leads and which has caught up.
-    pub from_replica: Option<Arc<Region>>,
+    pub from_replica: Option<CaughtUp>,
 }
 
 impl Call<'_> {
@@ -251,6 +236,7 @@ impl Worker {
             home: Turn::new(store, store.home()),
             others: Vec::new(),
             current: None,
+            slot: None,
         };
         Rc::new(Worker {
             turns: RefCell::new(turns),
@@ -272,9 +258,17 @@ impl Worker {
         database: u32,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
-        // Where the rows are is another question in each region of a cluster, and not worth it here.
+        let turns = self.turns.borrow();
+        let home = &turns.home.txn;
         if !self.is_replicated {
-            self.turns.borrow().home.txn.expect_calls(database, named);
+            return home.expect_calls(home.index_of(database), named);
+        }
+        // In a cluster, databases have other indexes in each region; those of its regions are mostly alike.
+        let Some((first, _)) = named.clone().next() else {
+            return;
+        };
+        if let Some(region) = self.store().regions().with_slot(slot(first)) {
+            home.expect_calls(region.databases().index_of(database), named);
         }
     }
 
@@ -321,14 +315,19 @@ impl Worker {
             .from_replica
             .is_some()
             .then(|| turn.txn.region().clone());
-        let _still = match region.as_ref().map(|region| self.hold_still(region, call)) {
+        let still = match region.as_ref().map(|region| self.hold_still(region, call)) {
             None => None,
             Some(Ok(still)) => still,
             Some(Err(error)) => return finish(call, Err(error), out),
         };
+        let time = match (&still, &call.from_replica) {
+            (Some(still), Some(replica)) => replica.at.map(|at| still.time(at)),
+            _ => None,
+        };
+        let time = time.map_or(Time::At(now), Time::Leaders);
         let before = out.len();
         turn.txn.mark(call.database);
-        let attempt = AssertUnwindSafe(|| self.attempt(turn, call, now, out));
+        let attempt = AssertUnwindSafe(|| self.attempt(turn, call, time, out));
         let Ok(step) = catch_unwind(attempt) else {
             let name = call.command.name;
             tracing::error!("the handler of {name} panicked, and was undone");
@@ -359,7 +358,7 @@ impl Worker {
         match still {
             Some(still) => Ok(Some(still)),
             // It has gone just now.
-            None => match route::of_call(&self.server, call.command, &call.args) {
+            None => match route::of_call(&self.server, call.command, &call.args, call.by_tls) {
                 Ok(_) => Err(EngineError::NotLeading.into()),
                 Err(detour) => Err(detour.into()),
             },
@@ -379,15 +378,18 @@ impl Worker {
         }
         // What is refused depends on nothing that is still to be committed.
         turns.current = None;
+        turns.slot = None;
         // If it is another by now, after a split, that one may be of the past.
         if let Some(replica) = &call.from_replica
-            && let Ok(region) = route::of_read(&self.server, call.command, &call.args)
-            && Arc::ptr_eq(&region, replica)
+            && let Some(region) = route::of_read(&self.server, call.command, &call.args)
+            && Arc::ptr_eq(&region, &replica.region)
             && !region.is_led()
         {
             return Ok(turns.enter(self.store(), &region));
         }
-        let region = route::of_call(&self.server, call.command, &call.args)?;
+        let slot = route::slot_of(call.command, &call.args).get()?;
+        let region = route::of_slot(&self.server, slot, call.by_tls)?;
+        turns.slot = slot;
         let turn = turns.enter(self.store(), &region);
         // The lead was taken before: if it has ended meanwhile, that shows when the command has run.
         route::confirmed(&self.server, &region, waited)?;
@@ -398,20 +400,23 @@ impl Worker {
         self: &Rc<Self>,
         turn: &mut Turn,
         call: &Call<'_>,
-        now: Moment,
+        time: Time,
         out: &mut Vec<u8>,
     ) -> Step {
-        if self.is_replicated
-            && let Handler::Exclusive(_) = call.command.handler
-        {
-            // Region by region, which takes several commits.
-            return Step::TooLong;
+        if self.is_replicated {
+            if let Err(error) = call.command.check_in_cluster() {
+                return finish(call, Err(error), out);
+            }
+            if let Handler::Exclusive(_) = call.command.handler {
+                // Region by region, which takes several commits.
+                return Step::TooLong;
+            }
         }
         let moves = turn.txn.region().databases().moves();
         if let Handler::Point(handler) = call.command.handler
             && moves.is_some()
         {
-            turn.txn.set_time(now);
+            turn.txn.set_time(time);
             match handler(Point::unlatched(&turn.txn), &call.args) {
                 Err(Error::Unlatched) => {}
                 _ if turn.txn.region().databases().moves() != moves => {}
@@ -426,7 +431,7 @@ impl Worker {
         if !call.take_latches(&mut turn.held) {
             return Step::NeedsLatches(call.request());
         }
-        turn.txn.set_time(now);
+        turn.txn.set_time(time);
         self.open();
         if let Some(find) = call.command.finds_keys {
             match turn.txn.unasked(|txn| find(txn, &call.args)) {
@@ -458,7 +463,7 @@ impl Worker {
                 }
                 count_lookups(&self.server, call.command, &turn.txn, &result);
                 let step = finish(call, result, out);
-                self.attend(turn, call.client);
+                self.attend(turn, call.client, Some(call));
                 step
             }
             Handler::Blocking(blocking) => {
@@ -470,7 +475,7 @@ impl Worker {
                     return Step::Waits(blocking);
                 };
                 let step = finish(call, result, out);
-                self.attend(turn, call.client);
+                self.attend(turn, call.client, Some(call));
                 step
             }
             Handler::Effect(handler) => {
@@ -495,7 +500,7 @@ impl Worker {
         let mut turns = self.turns.borrow_mut();
         let turn = match self.is_replicated {
             false => &mut turns.home,
-            true => match self.turn_of_unit(&mut turns, unit, waited) {
+            true => match self.turn_of_unit(&mut turns, unit, session, waited) {
                 Ok(turn) => turn,
                 Err(Detour::Wait(unready)) => return Step::Unready(unready),
                 Err(Detour::Refused(error)) => {
@@ -521,7 +526,7 @@ impl Worker {
                 Step::Done
             }
             Ok(_) => {
-                self.attend(turn, session.client.id);
+                self.attend(turn, session.client.id, None);
                 Step::Done
             }
             Err(Error::TooLong) => Step::TooLong,
@@ -539,7 +544,7 @@ impl Worker {
 
     /// Whether a unit turned out to be about keys of another region than this.
     fn is_elsewhere(&self, unit: &dyn Unit, region: &Arc<Region>) -> bool {
-        let found = || route::of_unit(&self.server, unit);
+        let found = || route::of_slot(&self.server, unit.slot().get()?, false);
         self.is_replicated && found().is_ok_and(|found| !Arc::ptr_eq(&found, region))
     }
 
@@ -547,10 +552,14 @@ impl Worker {
         &self,
         turns: &'t mut Turns,
         unit: &dyn Unit,
+        session: &Session,
         waited: &Waited,
     ) -> Result<&'t mut Turn, Detour> {
         turns.current = None;
-        let region = route::of_unit(&self.server, unit)?;
+        turns.slot = None;
+        let slot = unit.slot().get()?;
+        let region = route::of_slot(&self.server, slot, session.client.is_encrypted)?;
+        turns.slot = slot;
         let turn = turns.enter(self.store(), &region);
         route::confirmed(&self.server, &region, waited)?;
         Ok(turn)
@@ -558,10 +567,10 @@ impl Worker {
 
     /// Tells those whom it concerns what has been changed.
     #[inline]
-    fn attend(&self, turn: &mut Turn, client: u64) {
+    fn attend(&self, turn: &mut Turn, client: u64, call: Option<&Call<'_>>) {
         if self.server.interest.is_any() {
             let (txn, held, served) = (&mut turn.txn, &mut turn.held, &mut turn.served);
-            interest::attend(&self.server, txn, held, Some(client), served);
+            interest::attend(&self.server, txn, held, (client, call), served);
         }
     }
 
@@ -581,6 +590,11 @@ impl Worker {
             false => turns.home.outcome(),
             true => turns.current().outcome(),
         }
+    }
+
+    /// The slot that the last command was about, in a cluster.
+    pub fn slot(&self) -> Option<u16> {
+        self.turns.borrow().slot
     }
 
     /// Bytes of changes that wait for the end of the turn.
@@ -779,6 +793,11 @@ fn write_stream(mut stream: Box<dyn ReplyStream>, writer: &mut Writer<'_>) -> St
         Ok(Progress::More) => Step::Streaming(stream),
         Err(error) => Step::Broken(error),
     }
+}
+
+/// Whether a client is told by this text that certainly nothing was done.
+pub fn says_undone(text: &str) -> bool {
+    text.starts_with(TRY_AGAIN)
 }
 
 /// What a client is told of an error.

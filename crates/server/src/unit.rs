@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{Effect, Error, Held, Point, Request, Result, WriteTxn, slot};
 
+use crate::cluster::gate::{self, Patience};
 use crate::command::{Args, Command, Flag, Handler};
 use crate::pubsub::Published;
 use crate::route::{SlotOfKeys, is_led_here};
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
+use crate::tracking::Tracker;
 use crate::turn::{Call, bury_expired, count_lookups, looked_up};
 
 /// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
@@ -83,21 +85,54 @@ impl<'a> Scope<'a> {
     /// Runs one command; an error that the client is to be told is a reply. A command whose latch is held
     /// by someone else cannot wait for it here.
     pub fn call(&mut self, command: &'static Command, args: &Args<'_>) -> Result<Reply> {
+        self.call_tracked(command, args, |tracker| tracker.read(command, args))
+    }
+
+    /// The same for a script that was called with these keys.
+    pub fn call_in_script(
+        &mut self,
+        command: &'static Command,
+        args: &Args<'_>,
+        declared: &[Vec<u8>],
+    ) -> Result<Reply> {
+        self.call_tracked(command, args, |tracker| {
+            tracker.read_in_script(command, declared);
+        })
+    }
+
+    fn call_tracked(
+        &mut self,
+        command: &'static Command,
+        args: &Args<'_>,
+        track: impl FnOnce(&Tracker),
+    ) -> Result<Reply> {
         let call = Call {
             command,
             args: *args,
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
+            by_tls: self.session.client.is_encrypted,
             from_replica: None,
         };
         if command.is_irrevocable() {
             self.make_final()?;
         }
-        if self.txn.store().is_replicated()
-            && let Err(error) = self.check_region(command, args)
+        if self.txn.store().is_replicated() {
+            let checked = command.check_in_cluster();
+            if let Err(error) = checked.and_then(|()| self.check_region(command, args)) {
+                return or_error(Err(error));
+            }
+        }
+        if command.walks_keys
+            && gate::all_confirmed(&self.session.server, &Patience::default()).is_err()
         {
-            return or_error(Err(error));
+            if !self.is_patient() {
+                return Err(Error::TooLong);
+            }
+            if let Err(error) = gate::confirm_all(&self.session.server) {
+                return or_error(Err(error));
+            }
         }
         match command.handler {
             Handler::Session(handler) if command.has(Flag::PubSub) => {
@@ -128,7 +163,7 @@ impl<'a> Scope<'a> {
             return Err(Error::Unlatched);
         }
         if let Some(tracker) = &self.session.tracker {
-            tracker.read(command, args);
+            track(tracker);
         }
         self.txn.mark_in_unit(call.database);
         if let Some(find) = command.finds_keys {
@@ -176,10 +211,7 @@ impl<'a> Scope<'a> {
     /// In a cluster all that a unit does is about keys of its region: it becomes one batch there.
     fn check_region(&mut self, command: &Command, args: &Args<'_>) -> Result<()> {
         if let Handler::Exclusive(_) = command.handler {
-            let name = command.full_name;
-            return Err(Error::reply(format!(
-                "ERR {name} is not possible inside a transaction in a cluster"
-            )));
+            return self.check_only_region(command);
         }
         let slots = self.txn.region().slots();
         let mut elsewhere = None;
@@ -198,6 +230,26 @@ impl<'a> Scope<'a> {
             Some(_) => Err(Error::fixed(
                 "ERR Script attempted to access a non local key in a cluster node",
             )),
+        }
+    }
+
+    /// What concerns all keys of the node can be done by a unit if they lie in one region.
+    fn check_only_region(&mut self, command: &Command) -> Result<()> {
+        let regions = self.session.server.store.regions();
+        let led: Vec<_> = regions.led().collect();
+        let own = self.txn.region();
+        match led.as_slice() {
+            [only] if only.id() == own.id() => Ok(()),
+            [only] if own.slots().is_empty() => {
+                self.found = Some(only.slots().start);
+                Err(Error::Unlatched)
+            }
+            led => Err(Error::reply(format!(
+                "ERR {} inside a transaction or script empties the slots of one region, and this node leads {}: \
+                 send it by itself",
+                command.full_name.to_ascii_uppercase(),
+                led.len()
+            ))),
         }
     }
 

@@ -21,6 +21,8 @@ enum Fate {
     Applied,
     /// Another leads by now.
     Refused,
+    /// The same, after a while.
+    RefusedLate,
     /// Nobody knows.
     Unknown,
 }
@@ -39,10 +41,11 @@ impl Committer for Log {
         let fate = self.fates.lock().unwrap().get(&self.region).copied();
         let local = self.local.clone();
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(1));
+            let late = matches!(fate, Some(Fate::RefusedLate));
+            std::thread::sleep(Duration::from_millis(if late { 200 } else { 1 }));
             let _ = done.send(match fate {
                 None | Some(Fate::Applied) => local.commit(batch).wait(),
-                Some(Fate::Refused) => Err(EngineError::NotLeading),
+                Some(Fate::Refused | Fate::RefusedLate) => Err(EngineError::NotLeading),
                 Some(Fate::Unknown) => Err(EngineError::InDoubt),
             });
         });
@@ -53,7 +56,7 @@ impl Committer for Log {
 struct Elsewhere;
 
 impl Directory for Elsewhere {
-    fn leader_of(&self, slot: u16) -> Option<String> {
+    fn leader_of(&self, slot: u16, _: bool) -> Option<String> {
         (slot < 8000).then(|| "10.0.0.2:6379".to_string())
     }
 }
@@ -231,7 +234,7 @@ fn what_is_led_elsewhere_is_refused() {
     let exec = format!("MULTI\r\nGET {six}\r\nGET {}\r\nEXEC\r\n", name(6, 1));
     assert!(node.ask(&exec).ends_with(crossed));
     let sort = format!("SORT {six} BY w_*\r\n");
-    assert!(node.ask(&sort).contains("denied in cluster mode"));
+    assert!(node.ask(&sort).contains("denied in Cluster mode"));
     node.lead(7, 9);
     assert_eq!(node.ask(&format!("GET {seven}\r\n")), "$-1\r\n");
     // Reads leave nothing behind that is older than the next term.
@@ -280,8 +283,102 @@ fn commands_over_all_keys_go_region_by_region() {
     assert_eq!(node.ask("FLUSHALL NONSENSE\r\n"), "-ERR syntax error\r\n");
     node.lead(6, 9);
     assert_eq!(node.ask("DBSIZE\r\n"), ":40\r\n");
-    let refused = node.ask("MULTI\r\nFLUSHALL\r\nEXEC\r\n");
-    assert!(refused.contains("not possible inside a transaction in a cluster"));
+}
+
+#[test]
+fn what_was_refused_since_others_lead_is_sent_there_by_its_own_slot() {
+    let node = Node::new();
+    let names = (0..20).map(|n| name(6, n));
+    let names: Vec<String> = names.filter(|name| slot(name.as_bytes()) < 8000).collect();
+    node.decide(6, Fate::RefusedLate);
+    let replies = node.talk(async |client: &mut DuplexStream| {
+        let sets = names.iter().map(|name| format!("SET {name} v\r\n"));
+        let sets: String = sets.collect();
+        client.write_all(sets.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        node.store.lost_leadership(6);
+    });
+    let moved = names
+        .iter()
+        .map(|name| format!("-MOVED {} 10.0.0.2:6379\r\n", slot(name.as_bytes())));
+    assert!(names.len() > 1);
+    assert_eq!(replies, moved.collect::<String>());
+}
+
+#[test]
+fn a_unit_empties_the_one_region_that_the_node_leads() {
+    let node = Node::new();
+    let [five, six] = [5, 6].map(|region| name(region, 0));
+    let sets = format!("SET {five} a\r\nSET {six} b\r\n");
+    assert_eq!(node.ask(&sets), "+OK\r\n+OK\r\n");
+    let exec = "MULTI\r\nFLUSHALL\r\nEXEC\r\n";
+    let refused = "ERR FLUSHALL inside a transaction or script empties the slots of one region, and this \
+                   node leads 3: send it by itself";
+    assert!(node.ask(exec).contains(refused));
+    let script = "EVAL \"return redis.call('flushdb')\" 0\r\n";
+    assert!(node.ask(script).contains("this node leads 3"));
+    node.store.lost_leadership(5);
+    node.store.lost_leadership(7);
+    assert_eq!(node.ask("DBSIZE\r\n"), ":1\r\n");
+    assert_eq!(node.ask(exec), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    assert_eq!(node.ask("DBSIZE\r\n"), ":0\r\n");
+    // So does one that does more, about keys or not.
+    let around = format!(
+        "MULTI\r\nSET {six} before\r\nFLUSHALL\r\nSET {{{six}}}x after\r\nEXEC\r\nDBSIZE\r\n"
+    );
+    assert!(
+        node.ask(&around)
+            .ends_with("*3\r\n+OK\r\n+OK\r\n+OK\r\n:1\r\n")
+    );
+    assert_eq!(node.ask(script), "+OK\r\n");
+    assert_eq!(node.ask("DBSIZE\r\n"), ":0\r\n");
+    let swapped = "-ERR SWAPDB is not allowed in cluster mode\r\n";
+    assert_eq!(node.ask("SWAPDB 0 0\r\n"), swapped);
+    node.lead(5, 9);
+    assert_eq!(node.ask(&format!("GET {five}\r\n")), "$1\r\na\r\n");
+}
+
+#[test]
+fn what_is_wrong_with_a_command_is_told_before_its_slots_are() {
+    let node = Node::new();
+    let [five, six] = [5, 6].map(|region| name(region, 0));
+    let syntax = "-ERR syntax error\r\n";
+    assert_eq!(node.ask(&format!("ZUNION 5 {five} {six}\r\n")), syntax);
+    assert_eq!(node.ask(&format!("LMPOP 9 {five} {six} LEFT\r\n")), syntax);
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    assert_eq!(node.ask(&format!("ZUNION 2 {five} {six}\r\n")), crossed);
+    // Who only listens is sent to where the slot is led before it is told that it only listens.
+    node.store.lost_leadership(5);
+    let heard = node.ask(&format!("SUBSCRIBE c\r\nGET {five}\r\nGET {six}\r\n"));
+    let moved = format!(
+        "-MOVED {} 10.0.0.2:6379\r\n-ERR Can't execute 'get'",
+        slot(five.as_bytes())
+    );
+    assert!(heard.contains(&moved), "{heard}");
+}
+
+/// A client that tried again would empty what others have written since.
+#[test]
+fn a_flush_that_was_done_in_part_is_not_told_to_be_undone() {
+    let node = Node::new();
+    let [five, seven] = [5, 7].map(|region| name(region, 0));
+    assert_eq!(
+        node.ask(&format!("SET {five} a\r\nSET {seven} b\r\n")),
+        "+OK\r\n+OK\r\n"
+    );
+    node.decide(7, Fate::Refused);
+    assert_eq!(
+        node.ask("FLUSHALL\r\n"),
+        "-INDOUBT it was done for some slots and not for others: another node leads these slots\r\n"
+    );
+    node.decide(7, Fate::Applied);
+    assert_eq!(
+        node.ask(&format!("EXISTS {five}\r\nGET {seven}\r\n")),
+        ":0\r\n$1\r\nb\r\n"
+    );
+    // Nothing was done at all.
+    node.decide(5, Fate::Refused);
+    assert!(node.ask("FLUSHALL\r\n").starts_with("-TRYAGAIN "));
 }
 
 #[test]

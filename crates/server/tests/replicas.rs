@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,9 @@ use cairn_engine::{
     Batch, Checksum, Clock, Descriptor, Engine, EngineOptions, Family, Maxima, Regions, Slots,
     SystemTime,
 };
-use cairn_raft::{Applied, Config, Identity, Log, Member, Membership, Node, Outcome, Role, Tcp};
+use cairn_raft::{
+    Applied, Config, Identity, Log, Member, Membership, Node, Outcome, Role, Run, Tcp,
+};
 use cairn_server::cluster::{RegionMachine, WRONG_EPOCH};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -53,6 +56,16 @@ struct Running {
     node: Arc<Node>,
     regions: Arc<Regions>,
     serving: JoinHandle<()>,
+}
+
+/// Each start of a node is one more.
+fn a_run() -> Run {
+    static STARTS: AtomicU64 = AtomicU64::new(1);
+    let starts = STARTS.fetch_add(1, Ordering::Relaxed);
+    Run {
+        starts,
+        number: starts,
+    }
 }
 
 struct Cluster {
@@ -105,6 +118,8 @@ impl Cluster {
         let tcp = Tcp::new(Identity {
             cluster: 7,
             node: id,
+            incarnation: id,
+            run: a_run(),
             secret: b"secret".to_vec(),
             tls: None,
         });

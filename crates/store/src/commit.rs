@@ -20,7 +20,7 @@ impl Store {
         if batch.is_empty() {
             return Begun::Done(self.finish_commit(Ok(()), after));
         }
-        self.counts().note_changes(batch.len());
+        self.counts().note_changes(txn.region(), batch.len());
         match txn.propose(batch) {
             Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
             commit => Begun::Pending(Committing { commit, after }),
@@ -33,7 +33,7 @@ impl Store {
         if batch.is_empty() {
             return Ok(self.finish_commit(Ok(()), after)?);
         }
-        self.counts().note_changes(batch.len());
+        self.counts().note_changes(txn.region(), batch.len());
         let result = txn.propose(batch).wait();
         Ok(self.finish_commit(result, after)?)
     }
@@ -52,7 +52,7 @@ impl Store {
         }
         result?;
         after.staged.into_iter().for_each(StagingRow::release);
-        self.reclaimer().ledger().note(after.remains);
+        self.reclaimer().ledger().note(after.remains, self.engine());
         if !after.effects.is_empty() {
             self.listeners().show(after.effects);
         }

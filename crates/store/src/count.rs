@@ -49,8 +49,8 @@ const HOPELESS: Duration = Duration::from_millis(200);
 pub(crate) const RUN: Duration = Duration::from_secs(2);
 /// How often the background looks whether there is something to count.
 pub(crate) const RECOUNT: Duration = Duration::from_secs(5);
-/// After so many changes a small database may have become a large one.
-const MANY_CHANGES: u64 = 10_000;
+/// After so many changes to a region a small database of it may have become a large one: fewer keys are counted in time.
+const MANY_CHANGES: u64 = 50_000;
 /// A round is worth its while when one key in so many may have come or gone.
 const NOTICEABLE: u64 = 1000;
 
@@ -63,7 +63,7 @@ pub(crate) struct Counts {
     counted: Condvar,
     /// Rows changed since the start: no more keys have come or gone.
     changes: AtomicU64,
-    /// The same when the background last looked at each database that is not kept.
+    /// The same of its region, when the background last looked at each database that is not kept.
     looked: Mutex<FxHashMap<Place, u64>>,
     is_stopping: AtomicBool,
 }
@@ -188,7 +188,7 @@ impl Store {
         let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
         txn.begin(database);
         let index = txn.index();
-        if !self.counts().may_have_grown(Place::of(region, index)) {
+        if !self.counts().may_have_grown(region, index) {
             return Ok(());
         }
         let walk = Walk::in_background(self, region, index, region.slots().start);
@@ -316,8 +316,9 @@ impl Round {
 }
 
 impl Counts {
-    /// So many rows have been changed.
-    pub(crate) fn note_changes(&self, rows: usize) {
+    /// So many rows of a region have been changed.
+    pub(crate) fn note_changes(&self, region: &Region, rows: usize) {
+        region.note_changes(rows as u64);
         self.changes.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
@@ -347,8 +348,8 @@ impl Counts {
     }
 
     /// Whether a database that was small, or not looked at yet, may be large by now.
-    fn may_have_grown(&self, place: Place) -> bool {
-        let changes = self.changes();
+    fn may_have_grown(&self, region: &Region, index: u64) -> bool {
+        let (place, changes) = (Place::of(region, index), region.changes());
         let mut looked = self.looked.lock();
         match looked.get(&place) {
             Some(before) if changes - before < MANY_CHANGES => false,

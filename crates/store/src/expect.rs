@@ -19,10 +19,9 @@ impl ReadTxn {
     /// it is the same key, that is what they will have to wait for.
     pub fn expect_calls<'n>(
         &self,
-        database: u32,
+        index: u64,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
-        let index = self.index_of(database);
         let mut names = named.clone().map(|(name, _)| name);
         let Some(first) = names.next() else {
             return;

@@ -81,5 +81,7 @@ pub use set::Set;
 pub use store::{Store, StoreOptions};
 pub use stream::Stream;
 pub use string::{Chunks, Expiry, Str};
-pub use txn::{ChangedKey, Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, WriteTxn};
+pub use txn::{
+    ChangedKey, Found, Lookups, Patience, ReadTxn, Row, Shape, Shared, Stamp, Time, WriteTxn,
+};
 pub use zset::Zset;

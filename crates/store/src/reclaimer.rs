@@ -283,10 +283,10 @@ impl Store {
     }
 
     /// Drops large dead versions that someone has told of, and has compacted what was cut off from lists; false if
-    /// there are none.
+    /// there are none. Nothing is drained for it: what has died young never comes to RocksDB if it is left in peace.
     pub fn reclaim_noted(self: &Arc<Self>) -> Result<bool> {
         let regions = self.regions();
-        let noted = self.reclaimer().ledger.take_large(AT_ONCE);
+        let noted = self.reclaimer().ledger.take_large(AT_ONCE, self.engine());
         let mut ranges = Vec::new();
         let mut dropped = Orphans::default();
         for dead in &noted {
@@ -295,7 +295,7 @@ impl Store {
             let before = ranges.len();
             for (lower, upper) in dead_bounds(&dead.metadata_key, dead.version, living) {
                 for family in [Family::Data, Family::ZsetScore] {
-                    if self.has_rows(family, &lower, &upper)? {
+                    if self.engine().has_stored(family, &lower, &upper)? {
                         ranges.push(DeadRange {
                             family,
                             lower: lower.clone(),
@@ -311,14 +311,15 @@ impl Store {
             }
         }
         if !ranges.is_empty() {
+            self.engine().sync_stored()?;
             self.drop_ranges(&regions, ranges)?;
             self.reclaimer().ledger.note_dropped(dropped);
         }
         Ok(!noted.is_empty())
     }
 
-    /// Looks at the versions of at most `limit` keys in the family, from `from` on, and drops what is dead if it is
-    /// large; returns where to go on, or `None` at the end.
+    /// Looks at the versions that RocksDB has of at most `limit` keys in the family, from `from` on, and drops what is dead
+    /// if it is large; returns where to go on, or `None` at the end.
     pub fn reclaim_versions(
         self: &Arc<Self>,
         family: Family,
@@ -326,7 +327,7 @@ impl Store {
         limit: usize,
     ) -> Result<Option<Vec<u8>>> {
         let regions = self.regions();
-        let mut rows = self.engine().background_rows(family, from, &[]);
+        let mut rows = self.engine().stored_rows(family, from, &[]);
         let mut dead = Vec::new();
         let mut place = None;
         let filters = self.engine().filter_counters();
@@ -383,6 +384,7 @@ impl Store {
             self.end_search(family, met);
         }
         if !dead.is_empty() {
+            self.engine().sync()?;
             self.drop_ranges(&regions, dead)?;
         }
         Ok(place)
@@ -400,9 +402,9 @@ impl Store {
         }
     }
 
+    /// That they are dead has been made durable.
     fn drop_ranges(&self, regions: &Regions, mut ranges: Vec<DeadRange>) -> Result<()> {
         let engine = self.engine();
-        engine.sync()?;
         let is_whole = |range: &&DeadRange| range.is_whole_version;
         for range in ranges.iter().filter(is_whole) {
             let Some(region) = regions.of_row(&range.lower) else {

@@ -93,6 +93,8 @@ pub struct Region {
     lead: ArcSwapOption<Lead>,
     /// The watermark that was raised last by this node.
     raised_ms: AtomicU64,
+    /// Rows that this node has changed.
+    changes: AtomicU64,
 }
 
 impl Region {
@@ -111,6 +113,7 @@ impl Region {
             readers,
             lead: ArcSwapOption::empty(),
             raised_ms: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
         })
     }
 
@@ -174,6 +177,14 @@ impl Region {
 
     pub(crate) fn note_raised(&self, watermark_ms: u64) {
         self.raised_ms.store(watermark_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_changes(&self, rows: u64) {
+        self.changes.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Where its rows of a database begin and end, in every family whose rows begin with index and slot.

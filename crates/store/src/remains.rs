@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_encoding::CHUNK_SIZE;
 use cairn_encoding::metadata::CollectionKind;
-use cairn_engine::FilterCounters;
+use cairn_engine::{Engine, FilterCounters};
 use parking_lot::Mutex;
 
 use crate::key::Key;
@@ -25,6 +25,13 @@ pub(crate) struct DeadVersion {
     pub(crate) metadata_key: Vec<u8>,
     pub(crate) version: u64,
     pub(crate) orphans: Orphans,
+}
+
+/// The same, once it is committed that it is so.
+struct Noted {
+    dead: DeadVersion,
+    /// The generation of young rows that the commit is in. What dies young is left out when that is drained.
+    generation: u32,
 }
 
 /// What one transaction leaves behind if it is committed.
@@ -127,7 +134,7 @@ pub(crate) struct Ledger {
     dropped: Tally,
     /// What was there at a moment when it was counted.
     counted: Mutex<Counted>,
-    large: Mutex<VecDeque<DeadVersion>>,
+    large: Mutex<VecDeque<Noted>>,
 }
 
 /// Rows and bytes, ever growing.
@@ -165,27 +172,33 @@ pub(crate) struct Reading {
 impl Ledger {
     /// The transaction has been committed.
     #[inline]
-    pub(crate) fn note(&self, remains: Remains) {
+    pub(crate) fn note(&self, remains: Remains, engine: &Engine) {
         if remains.orphans.rows > 0 {
-            self.note_some(remains);
+            self.note_some(remains, engine);
         }
     }
 
     #[cold]
-    fn note_some(&self, remains: Remains) {
+    fn note_some(&self, remains: Remains, engine: &Engine) {
         self.noted.add(remains.orphans);
         if !remains.large.is_empty() {
+            let generation = engine.newest_generation();
             let mut large = self.large.lock();
             let room = REMEMBERED.saturating_sub(large.len());
-            large.extend(remains.large.into_iter().take(room));
+            let noted = remains
+                .large
+                .into_iter()
+                .map(|dead| Noted { dead, generation });
+            large.extend(noted.take(room));
         }
     }
 
-    /// The large dead versions that have waited longest.
-    pub(crate) fn take_large(&self, count: usize) -> Vec<DeadVersion> {
+    /// The large dead versions that have waited longest, of those that RocksDB knows to be dead.
+    pub(crate) fn take_large(&self, count: usize, engine: &Engine) -> Vec<DeadVersion> {
         let mut large = self.large.lock();
-        let count = count.min(large.len());
-        large.drain(..count).collect()
+        let is_known = |noted: &&Noted| engine.has_drained(noted.generation);
+        let count = large.iter().take(count).take_while(is_known).count();
+        large.drain(..count).map(|noted| noted.dead).collect()
     }
 
     pub(crate) fn waiting(&self) -> u64 {

@@ -278,6 +278,15 @@ impl Found<'_> {
     }
 }
 
+/// The time at which a command runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Time {
+    /// By this node's clock.
+    At(Moment),
+    /// By that of another node, which leads the region, in milliseconds.
+    Leaders(u64),
+}
+
 /// The facts of a [`Found`] that outlive the borrow of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
@@ -871,8 +880,11 @@ impl WriteTxn {
     /// The same for those who have just asked a clock. What others have seen expire meanwhile has expired here too:
     /// the time is never before one that anybody was told.
     #[inline]
-    pub fn set_time(&mut self, moment: Moment) {
-        self.read.now_ms = self.read.store.clock().ms_at(moment);
+    pub fn set_time(&mut self, time: Time) {
+        self.read.now_ms = match time {
+            Time::At(moment) => self.read.store.clock().ms_at(moment),
+            Time::Leaders(ms) => ms,
+        };
     }
 
     /// Takes back what the current command changed.

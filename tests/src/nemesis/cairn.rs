@@ -36,6 +36,8 @@ pub struct Setup {
     pub clocks: bool,
     /// Whether nodes talk through proxies, so that links can be cut. That costs time, which who measures does not want.
     pub links: bool,
+    /// Whether each node has a port for encrypted clients, too. What it shows them is said by the flags.
+    pub tls: bool,
 }
 
 impl Default for Setup {
@@ -48,6 +50,7 @@ impl Default for Setup {
             disk: None,
             clocks: false,
             links: true,
+            tls: false,
         }
     }
 }
@@ -56,6 +59,8 @@ impl Default for Setup {
 pub struct Cluster {
     pub fleet: Fleet,
     pub administrator: Administrator,
+    /// Where encrypted clients find each node, if they do.
+    pub tls_ports: Vec<u16>,
     /// Nobody talks through it if there are no links.
     mesh: Mesh,
     clocks: Vec<Clock>,
@@ -98,6 +103,11 @@ impl Cluster {
             .iter()
             .map(|_| [lasting_port(), lasting_port()])
             .collect();
+        let tls_ports: Vec<u16> = dirs
+            .iter()
+            .filter(|_| setup.tls)
+            .map(|_| lasting_port())
+            .collect();
         let behind: Vec<u16> = ports.iter().map(|[_, behind]| *behind).collect();
         let known = dirs.clone();
         let mesh = Mesh::new(&behind, move |from| caller(from, &known)).expect("a mesh");
@@ -114,6 +124,8 @@ impl Cluster {
                 .flat_map(|(name, value)| [name.to_string(), value]);
             let launch = Launch::cairn().flags(flags).flags(setup.flags.iter());
             let launch = launch.dir(dirs[node].clone()).port(port);
+            let tls_port = tls_ports.get(node).map(u16::to_string);
+            let launch = launch.flags(tls_port.iter().flat_map(|port| ["--tls-port", port]));
             let environment = clocks.get(node).map(Clock::environment);
             let environment = environment.into_iter().flatten();
             environment.fold(launch, |launch, (name, value)| launch.env(name, value))
@@ -121,6 +133,7 @@ impl Cluster {
         Cluster {
             administrator: Administrator::new(fleet.addresses()),
             fleet,
+            tls_ports,
             mesh,
             clocks,
             disks,
@@ -140,6 +153,11 @@ impl Cluster {
             )
         };
         ended.into_iter().map(log).collect()
+    }
+
+    /// Sets the clock of a node so many milliseconds ahead, or behind, if it has one of its own.
+    pub fn set_clock(&self, node: usize, ahead_ms: i64) {
+        self.skew(&[node], || ahead_ms);
     }
 
     fn skew(&self, nodes: &[usize], mut ahead_ms: impl FnMut() -> i64) -> bool {

@@ -70,6 +70,31 @@ impl ClusterMap {
         self.leave(id, replica, |duty| duty == Duty::Voter)
     }
 
+    pub(super) fn lose_replica(&mut self, id: u64, replica: u64) -> Applied {
+        let region = self.region_mut(id)?;
+        if region.split.is_some() {
+            return Err(Refusal::Busy(id));
+        }
+        if region.voters().iter().all(|voter| *voter == replica) {
+            return Err(Refusal::TooFewReplicas {
+                region: id,
+                wanted: 1,
+            });
+        }
+        let lost = self.leave(id, replica, |duty| duty != Duty::Leaving)?;
+        // Who was to take its place is one more now.
+        for other in self.region_mut(id)?.replicas.values_mut() {
+            if other.duty
+                == (Duty::Learner {
+                    replaces: Some(replica),
+                })
+            {
+                other.duty = Duty::Learner { replaces: None };
+            }
+        }
+        Ok(lost)
+    }
+
     pub(super) fn drop_replica(&mut self, id: u64, replica: u64) -> Applied {
         let region = self.region_mut(id)?;
         if !region.leaving().contains(&replica) {

@@ -242,6 +242,51 @@ fn no_replica_is_given_up_that_is_wanted() {
     refused(&mut map, Change::RemoveReplica { region: 1, replica }, why);
 }
 
+/// A node whose replica is gone stays, and is given another under a new number.
+#[test]
+fn a_lost_replica_leaves_however_few_there_are() {
+    let mut map = founded(4, 1, 3);
+    let region = 1;
+    let lost = map.region(region).unwrap().replica_on(3).unwrap();
+    let replaces = Some(lost);
+    let new = Change::AddReplica {
+        region,
+        node: 4,
+        replaces,
+    };
+    done(&mut map, new);
+    let lose = Change::Lose {
+        region,
+        replica: lost,
+    };
+    done(&mut map, lose.clone());
+    let known = map.region(region).unwrap();
+    assert_eq!(known.voters().len(), 2);
+    assert!(known.leaving().contains(&lost) && known.replaced().is_empty());
+    refused(
+        &mut map,
+        lose,
+        &format!("region 1 has no replica {lost} for that"),
+    );
+    done(
+        &mut map,
+        Change::Drop {
+            region,
+            replica: lost,
+        },
+    );
+    assert!(map.is_gone(region, lost));
+    assert_eq!(map.region(region).unwrap().replica_on(3), None);
+}
+
+#[test]
+fn the_last_voter_cannot_be_lost() {
+    let mut map = founded(1, 1, 1);
+    let replica = map.region(1).unwrap().replica_on(1).unwrap();
+    let why = "region 1 would have fewer than the 1 replicas that are wanted";
+    refused(&mut map, Change::Lose { region: 1, replica }, why);
+}
+
 #[test]
 fn a_region_is_split() {
     let mut map = founded(3, 2, 3);

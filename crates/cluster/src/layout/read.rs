@@ -68,6 +68,10 @@ pub(super) fn read_change(reader: &mut Reader<'_>) -> Read<Change> {
             region: reader.u64("region")?,
             epoch: reader.u64("epoch")?,
         },
+        16 => Change::Lose {
+            region: reader.u64("region")?,
+            replica: reader.u64("replica")?,
+        },
         tag => return Err(value(reader, "tag", tag)),
     })
 }

@@ -107,6 +107,7 @@ fn changes() -> Vec<(Change, String)> {
             Change::FinishSplit { region, epoch: 7 },
             format!("0f {two}"),
         ),
+        (Change::Lose { region, replica: 7 }, format!("10 {two}")),
     ]
 }
 

@@ -164,6 +164,7 @@ impl Writer {
                 self.u16(*at);
             }
             Change::FinishSplit { region, epoch } => self.numbers(15, &[*region, *epoch]),
+            Change::Lose { region, replica } => self.numbers(16, &[*region, *replica]),
         }
     }
 

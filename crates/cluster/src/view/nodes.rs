@@ -26,17 +26,14 @@ impl View<'_> {
         self.named(name).is_some()
     }
 
-    /// `CLUSTER LINKS`: the connections that this node keeps to those that answer. How much waits to be sent to whom, and
-    /// since when, is known to nobody here.
-    pub fn links(&self) -> Answer {
-        let others = self
-            .present()
-            .filter(|node| node.id != self.own && self.is_alive(node));
-        let links = others.map(|node| {
+    /// `CLUSTER LINKS`: the nodes to which this one has a connection, and since when, in milliseconds. How much waits to be sent
+    /// to whom is known to nobody here.
+    pub fn links(&self, connected: &[(u64, i64)]) -> Answer {
+        let links = connected.iter().map(|(node, since_ms)| {
             let fields = [
                 ("direction", Answer::text("to")),
-                ("node", Answer::text(self.name(node.id))),
-                ("create-time", Answer::Int(0)),
+                ("node", Answer::text(self.name(*node))),
+                ("create-time", Answer::Int(*since_ms)),
                 ("events", Answer::text("rw")),
                 ("send-buffer-allocated", Answer::Int(0)),
                 ("send-buffer-used", Answer::Int(0)),

@@ -197,17 +197,17 @@ fn info_tells_whether_all_slots_are_served() {
 }
 
 #[test]
-fn links_are_those_to_nodes_that_answer() {
-    let (map, mut observed) = cluster();
-    observed.alive.remove(&3);
+fn links_are_the_connections_to_other_nodes() {
+    let (map, observed) = cluster();
     let view = view(&map, &observed);
-    let Answer::List(links) = view.links() else {
+    let Answer::List(links) = view.links(&[(1, 77)]) else {
         panic!("a list");
     };
     let [Answer::Map(fields)] = links.as_slice() else {
         panic!("one link");
     };
     assert_eq!(fields[1].1, Answer::text(node_name(7, 1)));
+    assert_eq!(fields[2].1, Answer::Int(77));
     assert!(view.knows(&node_name(7, 3)));
     assert!(!view.knows("x"));
 }

@@ -28,6 +28,7 @@ fn keys() {
         (Key::Vote { region: 7 }, "02 0000000000000007"),
         (Key::Committed { region: 7 }, "03 0000000000000007"),
         (Key::Purged { region: 7 }, "04 0000000000000007"),
+        (Key::Starts, "06 0000000000000000"),
         (
             Key::Entry {
                 region: 7,

@@ -11,6 +11,10 @@
 //!
 //! An open that finds the mark does it again from the third step on. So nothing in between has to be synced, or atomic. The
 //! region is not served meanwhile, and compaction filters keep everything in its slots.
+//!
+//! If an open finds the mark and not all of the files, the region is [lost](Regions::lost): neither what it was nor what it was to
+//! be is here, while its log may say that it has acknowledged both. The mark stays until whoever has the log has destroyed that,
+//! and removes the region.
 
 use std::collections::BTreeSet;
 
@@ -79,8 +83,9 @@ impl Regions {
         self.sync()
     }
 
-    /// Does again what a crash has interrupted.
-    pub(super) fn finish_installing(&self) -> Result<()> {
+    /// Does again what a crash has interrupted, and returns the regions for which that cannot be done.
+    pub(super) fn finish_installing(&self) -> Result<BTreeSet<u64>> {
+        let mut lost = BTreeSet::new();
         for (key, _) in self.system_rows(SystemKind::Installing)? {
             let SystemKey::Installing { region } = SystemKey::decode(&key)? else {
                 continue;
@@ -89,13 +94,14 @@ impl Regions {
                 Some(received) => self.put_in_place(region, received)?,
                 None => {
                     tracing::error!(
-                        "the snapshot of region {region} is not whole, and the region is removed: it has to come again"
+                        "the snapshot of region {region} is not whole, and what it was to replace is gone: this replica is lost"
                     );
-                    self.remove(region)?;
+                    lost.insert(region);
                 }
             }
         }
-        incoming::remove_leftovers(self.engine.path())
+        incoming::remove_leftovers(self.engine.path())?;
+        Ok(lost)
     }
 
     /// Forgets a region, for good: its rows, and all that is known of it. Nothing may be applied to it meanwhile, and

@@ -10,7 +10,7 @@ use cairn_encoding::legacy::LegacyString;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
 use cairn_encoding::row::RowKey;
 use cairn_encoding::system::{SystemKey, value};
-use cairn_engine::{Direction, Engine, Family, LOCAL_REGION};
+use cairn_engine::{Batch, Direction, Engine, Family, LOCAL_REGION};
 
 use crate::support::{all_rows, commit, open, ticker};
 
@@ -217,13 +217,19 @@ fn system_rows() -> [(SystemKey<'static>, Vec<u8>); 3] {
 }
 
 fn sow(engine: &Arc<Engine>, rows: &[Planted]) {
+    let plant = |batch: &mut Batch, are_metadata: bool| {
+        let is_one = |row: &&Planted| (row.family == Family::Metadata) == are_metadata;
+        for row in rows.iter().filter(is_one) {
+            batch.put(row.family, &row.key, row.value.as_slice());
+        }
+    };
+    // What is dead already when RocksDB is to be given it would be left out.
+    commit(engine, |batch| plant(batch, false));
     commit(engine, |batch| {
         for (key, value) in system_rows() {
             batch.put(Family::Meta, &key.encode(), value);
         }
-        for row in rows {
-            batch.put(row.family, &row.key, row.value.as_slice());
-        }
+        plant(batch, true);
     });
 }
 

@@ -193,11 +193,13 @@ fn a_replicas_number_is_never_used_again() {
         |log| async move {
             drop(fill(&log, 1, 3).await);
             assert!(log.region(1, 2).await.is_err(), "it has another");
+            assert!(!log.is_removed(1, 1));
             log.destroy(1).await.unwrap();
             assert!(log.region(1, 1).await.is_err());
         },
         |log, ()| async move {
             assert_eq!(log.replicas(), []);
+            assert!(log.is_removed(1, 1) && !log.is_removed(1, 2));
             assert!(log.region(1, 1).await.is_err());
             let mut new = log.region(1, 2).await.unwrap();
             assert_eq!(terms(&mut new).await, []);
@@ -307,5 +309,21 @@ fn a_failed_sync_is_the_end() {
         assert!(region.save_vote(&RaftVote::new(1, 1)).await.is_err());
         assert_eq!(region.read_vote().await.unwrap(), None);
         assert_eq!(failures.load(Ordering::Relaxed), 2);
+    });
+}
+
+/// What takes the place of entries that were cut off may be applied before it is on the disk itself. After a crash, a log that
+/// still had the old ones would contradict the state.
+#[test]
+fn what_is_cut_off_is_gone_for_good_before_anything_else_comes() {
+    Runtime::run(async {
+        let (rows, log) = counted(Arc::new(|reason| panic!("{reason}")));
+        let mut region = log.region(1, 1).await.unwrap();
+        let entries = (0..3).map(|index| entry(1, index));
+        region.blocking_append(entries).await.unwrap();
+        let before = rows.syncs.load(Ordering::Relaxed);
+        let kept = region.try_get_log_entries(0..1).await.unwrap();
+        region.truncate_after(Some(kept[0].log_id)).await.unwrap();
+        assert_eq!(rows.syncs.load(Ordering::Relaxed), before + 1);
     });
 }

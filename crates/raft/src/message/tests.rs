@@ -63,18 +63,19 @@ fn appends() {
         entry(6, EntryPayload::Normal(batch)),
         entry(7, EntryPayload::Membership(membership)),
     ];
-    let call = Call::append(VOTE, Some(id(1, 4)), Some(id(1, 3)), entries);
+    let call = Call::append(VOTE, Some(id(1, 4)), Some(id(1, 3)), 9, entries);
     let expected = format!(
         "{VOTE_HEX} 01 0000000000000001 0000000000000004 01 0000000000000001 0000000000000003 \
-         00000003 \
+         0000000000000009 00000003 \
          0000000000000002 00000001 00 \
          0000000000000002 00000014 01 0000000000000001 0000000000000002 616263 \
          0000000000000002 00000022 02 01 00000001 0000000000000001 \
          00000001 0000000000000001 0000000000000005"
     );
     check_request(call, 1, &expected);
-    let heartbeat = Call::append(VOTE, None, None, Vec::new());
-    check_request(heartbeat, 1, &format!("{VOTE_HEX} 00 00 00000000"));
+    let heartbeat = Call::append(VOTE, None, None, 9, Vec::new());
+    let expected = format!("{VOTE_HEX} 00 00 0000000000000009 00000000");
+    check_request(heartbeat, 1, &expected);
 }
 
 #[test]
@@ -91,8 +92,10 @@ fn other_requests() {
         vote: VOTE,
         to: 6,
         last: None,
+        now: 9,
     };
-    check_request(transfer, 4, &format!("{VOTE_HEX} 0000000000000006 00"));
+    let expected = format!("{VOTE_HEX} 0000000000000006 00 0000000000000009");
+    check_request(transfer, 4, &expected);
     let begin = Call::Begin {
         vote: VOTE,
         transfer: 1,
@@ -133,14 +136,18 @@ fn responses() {
                 vote: VOTE,
                 granted: true,
                 last: None,
+                now: 9,
             },
-            format!("02 {VOTE_HEX} 01 00"),
+            format!("02 {VOTE_HEX} 01 00 0000000000000009"),
         ),
         (Response::Done, "03".to_string()),
         (Response::Installed(VOTE), format!("04 {VOTE_HEX}")),
         (
-            Response::Read(id(1, 2)),
-            "05 0000000000000001 0000000000000002".to_string(),
+            Response::Read {
+                id: id(1, 2),
+                now: 9,
+            },
+            "05 0000000000000001 0000000000000002 0000000000000009".to_string(),
         ),
     ];
     for (response, expected) in cases {
@@ -150,4 +157,43 @@ fn responses() {
     }
     assert!(Response::decode(&[]).is_err());
     assert!(Response::decode(&[9]).is_err());
+}
+
+/// A newer node may say more than this one knows of, at the end.
+#[test]
+fn what_a_newer_node_adds_is_passed_over() {
+    let longer = |bytes: Bytes| Bytes::from([&bytes[..], b"more"].concat());
+    let calls = [
+        Call::append(VOTE, None, None, 9, Vec::new()),
+        Call::Vote(Candidacy {
+            vote: VOTE,
+            last: None,
+            transfer: false,
+        }),
+        Call::End {
+            transfer: 1,
+            pieces: 2,
+        },
+        Call::Read,
+    ];
+    for call in calls {
+        let request = Request {
+            region: 7,
+            from: 8,
+            to: 9,
+            call,
+        };
+        assert_eq!(Request::decode(&longer(request.encode())).unwrap(), request);
+    }
+    let responses = [
+        Response::Appended(Appended::All),
+        Response::Done,
+        Response::Read {
+            id: id(1, 2),
+            now: 9,
+        },
+    ];
+    for response in responses {
+        assert_eq!(Response::decode(&longer(response.encode())), Ok(response));
+    }
 }

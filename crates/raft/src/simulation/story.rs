@@ -136,7 +136,10 @@ impl Story {
             };
             let before = self.history.highest();
             let asked = match random(0..4) {
-                0 => self.patiently(node, node.follower_barrier(REGION)).await,
+                0 => {
+                    let asked = self.patiently(node, node.follower_barrier(REGION));
+                    asked.await.map(|asked| asked.map(|_| ()))
+                }
                 _ => self.patiently(node, node.read_barrier(REGION)).await,
             };
             // A node that is gone reads nothing.
@@ -208,7 +211,8 @@ impl Story {
     /// Destroys replicas that are certainly no members any more, and learners that nobody made voters.
     async fn clear_away(&self, membership: &Membership) {
         let (leader, _) = self.cluster.wait_for_leader().await;
-        if leader.read_barrier(REGION).await.is_err() {
+        let barrier = self.patiently(&leader, leader.read_barrier(REGION));
+        if barrier.await != Some(Ok(())) {
             return;
         }
         let Some(current) = leader.status(REGION) else {
@@ -219,7 +223,8 @@ impl Story {
         }
         for replica in membership.nodes.keys() {
             if !membership.configs[0].contains(replica) {
-                leader.remove_learner(REGION, *replica).await.ok();
+                let removed = leader.remove_learner(REGION, *replica);
+                self.patiently(&leader, removed).await;
                 return;
             }
         }

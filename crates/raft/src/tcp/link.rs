@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,10 +13,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::Stream;
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
-use super::handshake::{Identity, call};
+use super::handshake::{Introduction, call, take_verdict};
+use super::processes::{Presence, Processes};
+use super::{Company, Stream};
 use crate::transport::CallError;
 
 /// How long it may take to reach a node.
@@ -36,8 +37,8 @@ pub(super) struct Link {
     room: Arc<Semaphore>,
     waiting: Arc<Waiting>,
     next: AtomicU64,
-    /// Something may have been sent.
-    was_connected: Arc<AtomicBool>,
+    /// Something may have been sent since then.
+    connected_at: Arc<OnceLock<SystemTime>>,
 }
 
 #[derive(Default)]
@@ -63,36 +64,51 @@ impl Drop for Place {
 
 impl Link {
     /// Begins to connect. Requests may be queued at once.
-    pub(super) fn open(identity: Identity, node: u64, address: String) -> Arc<Link> {
+    pub(super) fn open(
+        introduction: Introduction,
+        company: Company,
+        node: u64,
+        address: String,
+    ) -> Arc<Link> {
         let (queue, messages) = mpsc::channel(QUEUED_MESSAGES);
         let link = Arc::new(Link {
             queue,
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             waiting: Arc::default(),
             next: AtomicU64::new(0),
-            was_connected: Arc::default(),
+            connected_at: Arc::default(),
         });
         let (waiting, queue) = (link.waiting.clone(), link.queue.downgrade());
-        let was_connected = link.was_connected.clone();
+        let connected_at = link.connected_at.clone();
         tokio::spawn(async move {
-            let connected = timeout(CONNECTING, connect(&identity, node, &address)).await;
+            let connecting = connect(&introduction, &company.processes, node, &address);
+            let connected = timeout(CONNECTING, connecting).await;
             let ended = match connected.unwrap_or_else(|error| Err(error.into())) {
-                Ok(stream) => {
-                    was_connected.store(true, Ordering::Release);
-                    run(stream, messages, queue, &waiting).await
+                Ok((stream, presence)) => {
+                    connected_at.set(SystemTime::now()).ok();
+                    run(stream, messages, queue, &waiting, &presence).await
                 }
                 Err(error) => {
                     drop(messages);
                     Err(error)
                 }
             };
-            if let Err(error) = ended {
-                tracing::debug!("node {node} at {address}: {error}");
+            match ended {
+                Err(error) if super::is_refusal(&error) => {
+                    let complaint = format!("node {node} at {address} is not talked to: {error}");
+                    company.complaints.tell(complaint);
+                }
+                Err(error) => tracing::debug!("node {node} at {address}: {error}"),
+                Ok(()) => {}
             }
             // Nobody will answer them.
             waiting.0.lock().clear();
         });
         link
+    }
+
+    pub(super) fn connected_at(&self) -> Option<&SystemTime> {
+        self.connected_at.get()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -131,12 +147,10 @@ impl Link {
             bytes: request,
         };
         self.queue.send(message).await.map_err(|_| not_sent())?;
-        answer
-            .await
-            .map_err(|_| match self.was_connected.load(Ordering::Acquire) {
-                true => CallError::Unreachable("the connection was lost".to_string()),
-                false => not_sent(),
-            })
+        answer.await.map_err(|_| match self.connected_at() {
+            Some(_) => CallError::Unreachable("the connection was lost".to_string()),
+            None => not_sent(),
+        })
     }
 }
 
@@ -145,19 +159,27 @@ async fn run(
     messages: mpsc::Receiver<Message>,
     queue: mpsc::WeakSender<Message>,
     waiting: &Waiting,
+    presence: &Presence,
 ) -> io::Result<()> {
     let (reader, writer) = split(stream);
-    let heard = Arc::new(AtomicU64::new(0));
+    let heard = presence.heard();
     let incoming = Incoming::new(BufReader::with_capacity(PART, reader), heard.clone());
     tokio::select! {
         biased;
         sent = send_all(writer, messages) => sent,
         received = receive(incoming, waiting) => received,
         gone = probe(queue, &heard, waiting) => gone,
+        over = presence.over() => Err(over),
     }
 }
 
-async fn connect(identity: &Identity, node: u64, address: &str) -> io::Result<Box<dyn Stream>> {
+pub(super) async fn connect(
+    introduction: &Introduction,
+    processes: &Arc<Processes>,
+    node: u64,
+    address: &str,
+) -> io::Result<(Box<dyn Stream>, Presence)> {
+    let identity = &introduction.identity;
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     super::may_talk(identity, stream.peer_addr()?)?;
@@ -165,8 +187,10 @@ async fn connect(identity: &Identity, node: u64, address: &str) -> io::Result<Bo
         Some(tls) => Box::new(tls.call(stream).await?),
         None => Box::new(stream),
     };
-    call(&mut stream, identity, node).await?;
-    Ok(stream)
+    let (other, _version) = call(&mut stream, introduction, node).await?;
+    take_verdict(&mut stream).await?;
+    let presence = processes.meet(node, other.run).await?;
+    Ok((stream, presence))
 }
 
 async fn receive<S: AsyncRead + Unpin>(

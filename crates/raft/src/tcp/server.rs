@@ -10,10 +10,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::Stream;
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
-use super::handshake::{Identity, answer};
+use super::handshake::{Introduction, answer, refused, tell_verdict};
+use super::processes::{Presence, Processes};
+use super::{Company, Stream};
 use crate::transport::Service;
 
 /// How long a caller may take to say who it is.
@@ -26,10 +27,11 @@ const AT_ONCE: usize = 4096;
 /// Serves whoever calls, until it is given up. Then all connections are closed, and nobody holds the service any more.
 pub(super) async fn serve(
     listener: TcpListener,
-    identity: impl Fn() -> Identity,
+    introduction: impl Fn() -> Introduction,
+    company: Company,
     service: Arc<dyn Service>,
 ) -> io::Result<()> {
-    super::may_talk(&identity(), listener.local_addr()?)?;
+    super::may_talk(&introduction().identity, listener.local_addr()?)?;
     let strangers = Arc::new(Semaphore::new(STRANGERS));
     let mut connections = JoinSet::new();
     loop {
@@ -46,43 +48,66 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let (identity, service) = (identity(), service.clone());
+        let (introduction, service) = (introduction(), service.clone());
+        let company = company.clone();
         connections.spawn(async move {
-            let known = timeout(INTRODUCTION, introduce(stream, &identity)).await;
+            let introducing = introduce(stream, &introduction, &company.processes, &*service);
+            let known = timeout(INTRODUCTION, introducing).await;
             drop(stranger);
             let ended = match known {
-                Ok(Ok((node, stream))) => answer_all(stream, node, service).await,
+                Ok(Ok((node, stream, presence))) => {
+                    answer_all(stream, node, &presence, service).await
+                }
                 Ok(Err(error)) => Err(error),
                 Err(error) => Err(error.into()),
             };
-            if let Err(error) = ended {
-                tracing::debug!("{address}: {error}");
+            match ended {
+                Err(error) if super::is_refusal(&error) => {
+                    let ip = address.ip();
+                    let complaint = format!("a caller from {ip} is not talked to: {error}");
+                    company.complaints.tell(complaint);
+                }
+                Err(error) => tracing::debug!("{address}: {error}"),
+                Ok(()) => {}
             }
         });
     }
 }
 
-/// Finds out which node calls.
-async fn introduce(stream: TcpStream, identity: &Identity) -> io::Result<(u64, Box<dyn Stream>)> {
+/// Finds out which node calls, and tells it whether it is welcome.
+async fn introduce(
+    stream: TcpStream,
+    introduction: &Introduction,
+    processes: &Arc<Processes>,
+    service: &dyn Service,
+) -> io::Result<(u64, Box<dyn Stream>, Presence)> {
     stream.set_nodelay(true)?;
-    let mut stream: Box<dyn Stream> = match &identity.tls {
+    let mut stream: Box<dyn Stream> = match &introduction.identity.tls {
         Some(tls) => Box::new(tls.answer(stream).await?),
         None => Box::new(stream),
     };
-    let (node, _version) = answer(&mut stream, identity).await?;
-    Ok((node, stream))
+    let (caller, _version) = answer(&mut stream, introduction).await?;
+    let node = caller.node;
+    let met = match service.admits(&caller) {
+        Ok(()) => processes.meet(node, caller.run).await,
+        Err(why) => Err(refused(&why)),
+    };
+    tell_verdict(&mut stream, met.as_ref().err()).await?;
+    let presence = met.map_err(|error| refused(&format!("node {node}: {error}")))?;
+    Ok((node, stream, presence))
 }
 
 async fn answer_all(
     stream: Box<dyn Stream>,
     node: u64,
+    presence: &Presence,
     service: Arc<dyn Service>,
 ) -> io::Result<()> {
     let (reader, writer) = split(stream);
     let (queue, messages) = mpsc::channel(AT_ONCE);
     let answering = async {
         let reader = BufReader::with_capacity(PART, reader);
-        let mut incoming = Incoming::new(reader, Arc::default());
+        let mut incoming = Incoming::new(reader, presence.heard());
         let at_once = Arc::new(Semaphore::new(AT_ONCE));
         let mut serving = JoinSet::new();
         loop {
@@ -118,5 +143,6 @@ async fn answer_all(
         biased;
         sent = send_all(writer, messages) => sent,
         answered = answering => answered,
+        over = presence.over() => Err(over),
     }
 }

@@ -19,6 +19,13 @@ struct Echo {
 }
 
 impl Service for Echo {
+    fn admits(&self, caller: &Caller) -> Result<(), String> {
+        match caller.incarnation {
+            66 => Err("it was never let in".to_string()),
+            _ => Ok(()),
+        }
+    }
+
     fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes> {
         self.served.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
@@ -37,6 +44,11 @@ fn identity(node: u64, secret: &str) -> Identity {
     Identity {
         cluster: 1,
         node,
+        incarnation: node,
+        run: Run {
+            starts: 1,
+            number: node,
+        },
         secret: secret.as_bytes().to_vec(),
         tls: None,
     }
@@ -272,7 +284,7 @@ fn a_caller_without_a_certificate_is_refused() {
         // By the rules of TLS 1.3 it learns that it is refused when it says something.
         let mut stream = connector.connect(name, stream).await.unwrap();
         assert!(
-            handshake::call(&mut stream, &identity(1, ""), 2)
+            handshake::call(&mut stream, &Tcp::new(identity(1, "")).introduction(), 2)
                 .await
                 .is_err()
         );
@@ -289,4 +301,70 @@ fn with_tls_other_machines_are_served() {
     assert!(may_talk(&identity(1, "secret"), elsewhere).is_ok());
     let encrypted = encrypted(1, "", tls(&authority, &authority));
     assert!(may_talk(&encrypted, elsewhere).is_ok());
+}
+
+#[test]
+fn who_is_not_admitted_hears_why() {
+    Runtime::run(async {
+        let unknown = Identity {
+            incarnation: 66,
+            ..identity(1, "secret")
+        };
+        let (caller, echo, serving) = pair_of(unknown, identity(2, "secret")).await;
+        let refused = connect_to(&caller).await.expect_err("it is refused");
+        assert_eq!(
+            refused.to_string(),
+            "it refuses this node: it was never let in"
+        );
+        assert_eq!(echo.served.load(Ordering::Relaxed), 0);
+        serving.abort();
+    });
+}
+
+/// Two processes that have copies of one directory call themselves node 1: the first that was heard stays.
+#[test]
+fn a_second_process_of_a_node_is_not_served() {
+    Runtime::run(async {
+        let (first, echo, serving) = pair("secret").await;
+        assert_eq!(ask(&first, "who").await.unwrap(), "1");
+        let address = first.peers.lock()[&2].address.clone();
+        let copied = |starts| {
+            let run = Run { starts, number: 99 };
+            let copy = Tcp::new(Identity {
+                run,
+                ..identity(1, "secret")
+            });
+            copy.set_address(2, address.clone());
+            copy
+        };
+        let copy = copied(1);
+        let refused = connect_to(&copy).await.expect_err("it is refused");
+        assert!(refused.to_string().contains("an old copy"), "{refused}");
+        let speaking = first.clone();
+        let speaking = tokio::spawn(async move {
+            while ask(&speaking, "who").await.is_ok() {
+                tokio::time::sleep(SECOND / 10).await;
+            }
+        });
+        let copy = copied(2);
+        let refused = connect_to(&copy).await.expect_err("it is refused");
+        assert!(refused.to_string().contains("another process"), "{refused}");
+        assert!(!speaking.is_finished());
+        speaking.abort();
+        // It says nothing any more: the other takes its place, and it is not heard again.
+        assert_eq!(ask(&copy, "who").await.unwrap(), "1");
+        let served = echo.served.load(Ordering::Relaxed);
+        assert!(ask(&first, "who").await.is_err());
+        assert!(connect_to(&first).await.is_err());
+        assert_eq!(echo.served.load(Ordering::Relaxed), served);
+        serving.abort();
+    });
+}
+
+/// What comes of a connection to node 2 beside the one that there is.
+async fn connect_to(caller: &Tcp) -> io::Result<()> {
+    let address = caller.peers.lock()[&2].address.clone();
+    let (introduction, processes) = (caller.introduction(), &caller.company.processes);
+    let connected = link::connect(&introduction, processes, 2, &address).await;
+    connected.map(|_| ())
 }

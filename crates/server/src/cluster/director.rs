@@ -74,16 +74,8 @@ impl ClusterNode {
         if matches!(self.raft.role(MAP_REGION), Role::Leader { .. }) {
             return self.change_here(bytes).await;
         }
-        let map = self.map();
-        let region = map.region(MAP_REGION);
-        let leader = region.and_then(|region| self.observed().leader(region));
-        // Whom nobody reaches hears of no leader, but can ask: its address may be what has changed.
-        let asked = match leader.filter(|leader| *leader != self.id()) {
-            Some(leader) => vec![leader],
-            None => self.others(),
-        };
         let letter = Letter::Change(bytes.to_vec());
-        for node in asked {
+        for node in self.keepers_of_map() {
             match self.post().call(node, &letter, PATIENCE).await {
                 Ok(Answer::Changed(answer)) => return Ok(Some(answer)),
                 Ok(Answer::Refused(why)) => return Err(ChangeError::Refused(why)),
@@ -141,7 +133,11 @@ impl ClusterNode {
                     Some(Ok(())) | None => Answer::Done,
                 }
             }
-            Letter::Forward(guest) => self.receive(guest).await,
+            Letter::Forward(guest) => self.receive(from, guest).await,
+            Letter::CallBack(visit) => {
+                self.dismiss(from, visit);
+                Answer::Done
+            }
             Letter::Functions(told) => {
                 self.take_functions(told).await;
                 Answer::Done
@@ -156,6 +152,7 @@ impl ClusterNode {
             sleep(BETWEEN_LOOKS).await;
             self.drive_regions();
             self.keep_addresses().await;
+            self.tell_losses().await;
             match self.raft.role(MAP_REGION) {
                 Role::Leader { ready: true, .. } => {
                     let since = *leading_since.get_or_insert_with(Instant::now);

@@ -6,10 +6,9 @@
 //!
 //! A server of a single machine can be the founder: its data is that of the one region that there is then.
 
-use std::fs;
-use std::io::{self, Write};
+use std::collections::BTreeMap;
+use std::io;
 use std::net::TcpListener;
-use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use cairn_cluster::{Addresses, Change, ClusterMap, Foundation, MAP_REGION, Peer, Region};
@@ -21,6 +20,7 @@ use cairn_store::Store;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
+use super::directory::Directory;
 use super::node::{ClusterNode, Parts, Signpost};
 use super::settings::ClusterSettings;
 use crate::config::Settings as ServerSettings;
@@ -28,8 +28,6 @@ use crate::server::Server;
 
 /// Where the logs of the regions are, below the directory of the data.
 const LOG: &str = "raft";
-/// The file that tells this directory from any other, one that it is put in the place of included.
-const INCARNATION: &str = "incarnation";
 const THREADS_AT_LEAST: usize = 2;
 /// The number of the node that founds a cluster.
 const FOUNDER: u64 = 1;
@@ -39,8 +37,8 @@ pub struct Entrance {
     settings: ClusterSettings,
     regions: Arc<Regions>,
     log: Log,
-    /// What tells this directory from any other: see [`cairn_cluster::Node`].
-    incarnation: u64,
+    /// What tells it from any other: see [`cairn_cluster::Node`].
+    directory: Directory,
     /// Taken by the node. Held while one is made.
     listener: Mutex<Option<TcpListener>>,
     runtime: Runtime,
@@ -60,8 +58,6 @@ impl Entrance {
         store.engine().start_filters();
         let log = Log::open(&path, &settings.raft)
             .map_err(|error| format!("cannot open the logs in {}: {error}", path.display()))?;
-        let incarnation = incarnation(store.engine().path())
-            .map_err(|error| format!("cannot write {INCARNATION}: {error}"))?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.max(THREADS_AT_LEAST))
@@ -69,11 +65,21 @@ impl Entrance {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
+        let is_node = regions.identity().map_err(|error| error.to_string())?;
+        let directory = Directory::start(store.engine().path(), &log, is_node.is_some());
+        let directory = runtime
+            .block_on(directory)
+            .map_err(|error| format!("{}: {error}", store.engine().path().display()))?;
+        runtime
+            .block_on(give_up_lost(&regions, &log))
+            .map_err(|error| {
+                format!("what is left of a lost replica cannot be removed: {error}")
+            })?;
         Ok(Entrance {
             settings,
             regions: Arc::new(regions),
             log,
-            incarnation,
+            directory,
             listener: Mutex::new(Some(listener)),
             runtime,
             server: OnceLock::new(),
@@ -86,7 +92,7 @@ impl Entrance {
     }
 
     pub fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.directory.incarnation()
     }
 
     /// Which node of which cluster it is, if any.
@@ -142,14 +148,19 @@ impl Entrance {
     /// A replica without its log has forgotten what it promised and acknowledged: it must not take part.
     fn check_logs(&self) -> Result<(), String> {
         let failed = |error: EngineError| error.to_string();
+        let replicas: BTreeMap<u64, u64> = self.log.replicas().into_iter().collect();
         for region in self.regions.list().map_err(failed)?.into_keys() {
             let applied = self.regions.applied(region).map_err(failed)?;
             // One that has just been made has none yet.
             let has_history = applied.last.is_some_and(|last| last.term > 0);
-            if has_history && !self.log.knows(region) {
+            let term = self.log.term(region).map_err(|error| error.to_string())?;
+            // A replica votes, or hears of a leader, before it applies what was proposed in that term.
+            let is_behind = applied.last.is_some_and(|last| last.term > term);
+            let is_old = replicas.contains_key(&region) && is_behind;
+            if has_history && (is_old || !self.log.knows(region)) {
                 return Err(format!(
-                    "the log of region {region} is missing from {}: this node has lost what others rely on; \
-                     remove it from the cluster, and add it again with an empty directory",
+                    "the log of region {region} is missing from {}, or older than the data: this node has lost what others rely \
+                     on; remove it from the cluster, and add it again with an empty directory",
                     self.regions.engine().path().join(LOG).display()
                 ));
             }
@@ -163,13 +174,13 @@ impl Entrance {
         let failed = |error: EngineError| error.to_string();
         match self.identity().map_err(failed)? {
             Some(known) if (known.cluster, known.node) == (foundation.cluster, FOUNDER) => {
-                return Ok(());
+                return self.runs();
             }
             Some(known) => return Err(belongs(&known)),
             None => {}
         }
         let named = foundation.nodes.first().map(|node| node.incarnation);
-        if named != Some(self.incarnation) {
+        if named != Some(self.incarnation()) {
             return Err("another server was to found this cluster".to_string());
         }
         let others = self.other_databases().map_err(failed)?;
@@ -214,11 +225,11 @@ impl Entrance {
         let listener = &mut *self.listener.lock();
         let failed = |error: EngineError| error.to_string();
         match self.identity().map_err(failed)? {
-            Some(known) if (known.cluster, known.node) == (cluster, node) => return Ok(()),
+            Some(known) if (known.cluster, known.node) == (cluster, node) => return self.runs(),
             Some(known) => return Err(belongs(&known)),
             None => {}
         }
-        if incarnation != self.incarnation {
+        if incarnation != self.incarnation() {
             return Err(format!(
                 "node {node} was made for another directory, which may have been lost: remove the node from the \
                  cluster, and add this server as a new one"
@@ -239,6 +250,17 @@ impl Entrance {
         self.enter(listener, identity)
     }
 
+    /// Whether the node runs that this server is.
+    fn runs(&self) -> Result<(), String> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        match server.is_some_and(|server| server.cluster.get().is_some()) {
+            true => Ok(()),
+            false => {
+                Err("this server could not start as the node that it is: start it again".into())
+            }
+        }
+    }
+
     fn enter(&self, listener: &mut Option<TcpListener>, identity: Identity) -> Result<(), String> {
         let server = self.server.get().and_then(Weak::upgrade);
         let server = server.ok_or("this server is about to end")?;
@@ -252,6 +274,8 @@ impl Entrance {
             settings: self.settings.clone(),
             regions: self.regions.clone(),
             log: self.log.clone(),
+            incarnation: self.incarnation(),
+            run: self.directory.run(),
             listener,
             runtime: self.runtime.handle().clone(),
         };
@@ -266,25 +290,20 @@ impl Entrance {
         if let Some(node) = server.cluster.get() {
             self.runtime.block_on(node.shut_down());
         }
+        if let Err(error) = self.runtime.block_on(self.directory.end(&self.log)) {
+            tracing::warn!("that the server ended cannot be noted: {error}");
+        }
     }
 }
 
-/// Reads what tells the directory from others, and makes it up if it is new.
-fn incarnation(dir: &Path) -> io::Result<u64> {
-    let path = dir.join(INCARNATION);
-    match fs::read_to_string(&path) {
-        Ok(text) => return text.trim().parse().map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// Destroys replicas of which a crash has left nothing whole. The log goes first: a log without its state would be taken for a
+/// replica that remembers what it acknowledged. The cluster is told by whoever follows the map, and makes another replica.
+async fn give_up_lost(regions: &Regions, log: &Log) -> io::Result<()> {
+    for region in regions.lost() {
+        log.destroy(*region).await?;
+        regions.remove(*region).map_err(io::Error::other)?;
     }
-    let incarnation = fastrand::u64(1..);
-    let temporary = dir.join(format!("{INCARNATION}.new"));
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(format!("{incarnation}\n").as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, &path)?;
-    fs::File::open(dir)?.sync_all()?;
-    Ok(incarnation)
+    Ok(())
 }
 
 fn belongs(known: &Identity) -> String {

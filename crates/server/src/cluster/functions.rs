@@ -150,13 +150,12 @@ impl ClusterNode {
         *at = place.max(*at);
     }
 
-    /// Where this node is in the log of region 0.
+    /// Where this node is in the log of region 0. Raft itself learns of it a moment later than whoever has made a change, and two
+    /// changes must not have the same place.
     fn place_of_map(&self) -> u64 {
-        let applied = self
-            .raft
-            .status(MAP_REGION)
-            .and_then(|status| status.applied);
-        applied.map_or(0, |applied| applied.index)
+        let applied = self.regions.applied(MAP_REGION).ok();
+        let last = applied.and_then(|applied| applied.last);
+        last.map_or(0, |last| last.index)
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::node::ClusterNode;
 use crate::route::{self, DOWN};
 use crate::server::Server;
+use crate::session::Session;
 
 /// How soon a command that could not be confirmed looks again.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
@@ -27,8 +28,8 @@ pub enum Unready {
 #[derive(Default)]
 pub struct Patience {
     until: Option<Instant>,
-    /// Others have said, after the command came, that this node leads in this way.
-    confirmed: Option<Arc<Lead>>,
+    /// Others have said, after the command came, that this node leads in these ways.
+    confirmed: Vec<Arc<Lead>>,
 }
 
 impl Patience {
@@ -39,11 +40,8 @@ impl Patience {
     /// Whether the command need not ask for this region. What was acknowledged before it came was applied here when the
     /// others answered, whatever has happened since.
     pub fn is_confirmed(&self, region: &Region) -> bool {
-        let confirmed = self.confirmed.as_ref();
-        confirmed.is_some_and(|confirmed| {
-            let lead = region.lead();
-            lead.is_some_and(|lead| Arc::ptr_eq(&lead, confirmed))
-        })
+        let is_known = |lead: Arc<Lead>| self.confirmed.iter().any(|it| Arc::ptr_eq(it, &lead));
+        !self.confirmed.is_empty() && region.lead().is_some_and(is_known)
     }
 }
 
@@ -58,33 +56,65 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
         Unready::NoLeader(slot) => timeout_at(until, node.news_of(server, slot)).await,
         Unready::Unconfirmed(region) => {
             let confirmed = &mut patience.confirmed;
-            timeout_at(until, async { *confirmed = node.confirm(region).await }).await
+            timeout_at(until, async {
+                confirmed.extend(node.confirm(region).await)
+            })
+            .await
         }
     };
     waited.map_err(|_| Error::fixed(DOWN))
 }
 
-/// Where a client shall go whose command was refused, since others lead the slot by now. Most clients follow that more readily
-/// than they try again. None if it is led here again, or nobody is known to lead it within the time.
-pub async fn moved(server: &Server, slot: u16, patience: &mut Patience) -> Option<String> {
-    wait(server, Unready::NoLeader(slot), patience).await.ok()?;
-    route::moved(server, slot)
+/// Makes sure that this node still leads all that it believes to lead, for a command that looks at all keys.
+pub fn all_confirmed(server: &Server, patience: &Patience) -> Result<(), Unready> {
+    let regions = server.store.regions();
+    let mut led = regions.led();
+    led.try_for_each(|region| route::confirmed(server, region, patience))
 }
 
-/// Waits until this node has applied, of a region that another leads, all that was acknowledged before; false if that
-/// cannot be found out.
-pub async fn catch_up(server: &Server, region: u64) -> bool {
-    let Some(node) = server.cluster.get() else {
-        return false;
-    };
-    if node.settings.reads_stale {
-        return true;
+/// The same for one that is part of a unit, which has a thread of its own and waits there.
+pub fn confirm_all(server: &Server) -> Result<()> {
+    let mut patience = Patience::default();
+    while let Err(unready) = all_confirmed(server, &patience) {
+        let node = server.cluster.get().ok_or(Error::fixed(DOWN))?;
+        node.runtime
+            .block_on(wait(server, unready, &mut patience))?;
     }
-    let raft = node.raft.clone();
-    let asked = node
-        .runtime
-        .spawn(async move { raft.follower_barrier(region).await });
-    matches!(asked.await, Ok(Ok(())))
+    Ok(())
+}
+
+/// Where a client shall go whose command was refused, since others lead the slot by now. Most clients follow that more readily
+/// than they try again. None if it is led here again, or nobody is known to lead it within the time.
+pub async fn moved(session: &Session, slot: u16, patience: &mut Patience) -> Option<String> {
+    let server = &session.server;
+    if route::is_unknown(server, slot) {
+        wait(server, Unready::NoLeader(slot), patience).await.ok()?;
+    }
+    route::moved(server, slot, session.client.is_encrypted)
+}
+
+/// A replica that has caught up with its leader.
+pub struct CaughtUp {
+    pub region: Arc<Region>,
+    /// The leader's time when it had, in milliseconds; none if it may show the past.
+    pub at: Option<u64>,
+}
+
+/// Waits until this node has applied, of a region that another leads, all that was acknowledged before; none if that
+/// cannot be found out.
+pub async fn catch_up(server: &Server, region: Arc<Region>) -> Option<CaughtUp> {
+    let node = server.cluster.get()?;
+    let at = match node.settings.reads_stale {
+        true => None,
+        false => {
+            let (raft, id) = (node.raft.clone(), region.id());
+            let asked = node
+                .runtime
+                .spawn(async move { raft.follower_barrier(id).await });
+            Some(asked.await.ok()?.ok()?)
+        }
+    };
+    Some(CaughtUp { region, at })
 }
 
 impl ClusterNode {

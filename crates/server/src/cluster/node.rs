@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_cluster::{ClusterMap, NodeState, Observed};
 use cairn_engine::{Identity, Regions};
-use cairn_raft::{Identity as Introduction, Log, Node as RaftNode, Tcp};
+use cairn_raft::{Config, Identity as Introduction, Log, Node as RaftNode, Run, Tcp};
 use cairn_store::Store;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -68,6 +68,8 @@ pub(super) struct Parts {
     pub settings: ClusterSettings,
     pub regions: Arc<Regions>,
     pub log: Log,
+    pub incarnation: u64,
+    pub run: Run,
     pub listener: std::net::TcpListener,
     pub runtime: Handle,
 }
@@ -83,6 +85,8 @@ impl ClusterNode {
             settings,
             regions,
             log,
+            incarnation,
+            run,
             listener,
             runtime,
         } = parts;
@@ -98,17 +102,28 @@ impl ClusterNode {
         let tcp = Tcp::new(Introduction {
             cluster: identity.cluster,
             node: identity.node,
+            incarnation,
+            run,
             secret: settings.secret.clone(),
             tls: settings.tls.clone(),
         });
+        tcp.know(map.get().epoch());
         for (peer, address) in &identity.peers {
             tcp.set_address(*peer, address.clone());
         }
         let _context = runtime.enter();
         let machine = RegionMachine::attended(regions.clone(), placements.clone());
+        let clock = store.clock().clone();
+        let heard = clock.clone();
+        // One clock for what is read and for what is written.
+        let config = Config {
+            wall_clock: Arc::new(move || clock.now_ms()),
+            hear_time: Arc::new(move |time| heard.advance_to(0, time)),
+            ..settings.raft.clone()
+        };
         let raft = RaftNode::new(
             identity.node,
-            settings.raft.clone(),
+            config,
             log.clone(),
             Arc::new(machine),
             tcp.clone(),
@@ -233,6 +248,7 @@ impl ClusterNode {
         if !map.is_founded() {
             return;
         }
+        self.post.know(map.epoch());
         let others = map
             .nodes()
             .filter(|node| node.id != self.id && node.state != NodeState::Removed);
@@ -283,10 +299,10 @@ fn cannot_listen(error: io::Error) -> String {
 pub struct Signpost(pub Arc<ClusterNode>);
 
 impl Directory for Signpost {
-    fn leader_of(&self, slot: u16) -> Option<String> {
+    fn leader_of(&self, slot: u16, by_tls: bool) -> Option<String> {
         let map = self.0.map();
         let leader = self.0.leader_of(slot).filter(|node| *node != self.0.id)?;
         let endpoint = map.node(leader)?.endpoint();
-        Some(format!("{}:{}", endpoint.host, endpoint.port_for(false)))
+        Some(format!("{}:{}", endpoint.host, endpoint.port_for(by_tls)))
     }
 }

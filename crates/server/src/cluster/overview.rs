@@ -33,21 +33,25 @@ impl ClusterNode {
         if matches!(self.raft.role(MAP_REGION), Role::Leader { .. }) {
             return self.raft.read_barrier(MAP_REGION).await.is_ok();
         }
-        let map = self.map();
-        let region = map.region(MAP_REGION);
-        let leader = region.and_then(|region| self.observed().leader(region));
-        // A node that nobody reaches hears of no leader, but may find one.
-        let asked = match leader.filter(|leader| *leader != self.id()) {
-            Some(leader) => vec![leader],
-            None => self.others(),
-        };
-        for node in asked {
+        for node in self.keepers_of_map() {
             if let Ok(Answer::Map(bytes)) = self.post().call(node, &Letter::ShowMap, ANSWER).await {
                 self.learn(&bytes);
                 return true;
             }
         }
         false
+    }
+
+    /// Whom to ask about the map, where another node leads it: that one, or everybody if it is not known. A node that nobody
+    /// reaches hears of no leader, but may find one; its address may be what has changed.
+    pub(super) fn keepers_of_map(&self) -> Vec<u64> {
+        let map = self.map();
+        let region = map.region(MAP_REGION);
+        let leader = region.and_then(|region| self.observed().leader(region));
+        match leader.filter(|leader| *leader != self.id()) {
+            Some(leader) => vec![leader],
+            None => self.others(),
+        }
     }
 
     /// What another node is shown.

@@ -10,6 +10,7 @@
 //!     81 forward   guest (`proxy`)                          commands of a client
 //!     82 functions functions (`functions`)                  what they are, by the leader of region 0
 //!     83 ask for functions   place u64                      for the leader of region 0
+//!     84 call back visit u64                                a guest need not wait any more
 //!   led       region u64 | term u64 | epoch u64 | leader u64 | settled u8
 //!             | count u32 | replicas* | replicas | count u32 | (replica u64 | lag u64)*
 //!   replicas  count u32 | replica u64*
@@ -21,20 +22,23 @@
 //!     4 not here   (nothing)                                another leads, or nobody
 //!    16 replied    bytes                                    what the commands answered
 //!    17 functions  functions (`functions`)                  newer ones than those that are known
+//!    18 came back  (nothing)                                a guest that was called back, and has done nothing
 //! ```
 //!
-//! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. So nodes of
-//! two versions can talk.
+//! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. What a newer node
+//! adds at the end of one, where its length is not open, is passed over. So nodes of two versions can talk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use cairn_cluster::Group;
+use cairn_cluster::{ClusterMap, Group, NodeState};
 use cairn_encoding::DecodeError;
 use cairn_encoding::reader::Reader;
-use cairn_raft::{CallError, Later, Node as RaftNode, Service, Tcp, Tls, Transport};
+use cairn_raft::{
+    CallError, Caller, Later, Node as RaftNode, Service, Tcp, Tls, Traffic, Transport,
+};
 
 use super::functions::Told;
 use super::node::ClusterNode;
@@ -50,6 +54,7 @@ const PUBLISH: u8 = 80;
 const FORWARD: u8 = 81;
 const FUNCTIONS: u8 = 82;
 const ASK_FUNCTIONS: u8 = 83;
+const CALL_BACK: u8 = 84;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +67,7 @@ pub enum Letter {
     Forward(Guest),
     Functions(Told),
     AskFunctions(u64),
+    CallBack(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +79,7 @@ pub enum Answer {
     NotHere,
     Replied(Vec<u8>),
     Functions(Told),
+    CameBack,
 }
 
 /// What a node tells the others of itself.
@@ -111,8 +118,26 @@ impl Post {
         Answer::decode(&answer).map_err(|error| CallError::Unreachable(error.to_string()))
     }
 
+    /// The nodes to which there is a connection, and since when, in milliseconds of the clock.
+    pub fn connected(&self) -> Vec<(u64, i64)> {
+        let since = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let connected = self.tcp.connected().into_iter();
+        connected
+            .map(|(node, at)| (node, since(at).as_millis() as i64))
+            .collect()
+    }
+
+    pub fn traffic(&self) -> &Traffic {
+        self.tcp.traffic()
+    }
+
     pub fn set_address(&self, node: u64, address: String) {
         self.tcp.set_address(node, address);
+    }
+
+    /// Says how new the map is that is known here.
+    pub fn know(&self, epoch: u64) {
+        self.tcp.know(epoch);
     }
 
     pub fn forget(&self, node: u64) {
@@ -145,11 +170,28 @@ impl Mailroom {
 }
 
 impl Service for Mailroom {
+    /// Whom the map does not know is not talked to, unless it knows a newer one. Who was removed may come and learn that.
+    fn admits(&self, caller: &Caller) -> Result<(), String> {
+        let Some(node) = self.node.get().and_then(Weak::upgrade) else {
+            return Err("it is not there yet".to_string());
+        };
+        admits(&node.map(), caller)
+    }
+
     fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes> {
-        if request.first().is_none_or(|kind| *kind < LETTERS) {
+        let node = self.node.get().and_then(Weak::upgrade);
+        let kind = request.first().copied().unwrap_or(0);
+        if kind != REPORT
+            && node
+                .as_ref()
+                .is_some_and(|node| is_removed(&node.map(), from))
+        {
+            let why = format!("node {from} was removed from this cluster");
+            return Box::pin(async { Answer::Refused(why).encode() });
+        }
+        if kind < LETTERS {
             return self.raft.serve(from, request);
         }
-        let node = self.node.get().and_then(Weak::upgrade);
         Box::pin(async move {
             let answer = match (Letter::decode(&request), node) {
                 (Err(error), _) => Answer::Refused(error.to_string()),
@@ -159,6 +201,25 @@ impl Service for Mailroom {
             answer.encode()
         })
     }
+}
+
+fn admits(map: &ClusterMap, caller: &Caller) -> Result<(), String> {
+    let node = caller.node;
+    match map.node(node) {
+        Some(known) if known.incarnation != caller.incarnation => Err(format!(
+            "the directory of node {node} is another than the one that was let in: remove the node from the cluster, and add this \
+             server as a new one"
+        )),
+        None if map.is_founded() && caller.knows <= map.epoch() => {
+            Err(format!("there is no node {node} in this cluster"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_removed(map: &ClusterMap, node: u64) -> bool {
+    let known = map.node(node);
+    known.is_some_and(|known| known.state == NodeState::Removed)
 }
 
 impl Letter {
@@ -196,6 +257,10 @@ impl Letter {
                 out.begin(ASK_FUNCTIONS);
                 out.u64(*known);
             }
+            Letter::CallBack(visit) => {
+                out.begin(CALL_BACK);
+                out.u64(*visit);
+            }
         }
         out.0.into()
     }
@@ -217,6 +282,7 @@ impl Letter {
             FORWARD => return Guest::decode(reader).map(Letter::Forward),
             FUNCTIONS => return Told::decode(reader).map(Letter::Functions),
             ASK_FUNCTIONS => Letter::AskFunctions(reader.u64("place")?),
+            CALL_BACK => Letter::CallBack(reader.u64("visit")?),
             TRANSFER => Letter::Transfer {
                 region: reader.u64("region")?,
                 to: reader.u64("to")?,
@@ -224,7 +290,6 @@ impl Letter {
             SHOW_MAP => Letter::ShowMap,
             tag => return Err(DecodeError::UnknownTag { tag }),
         };
-        reader.finish()?;
         Ok(letter)
     }
 }
@@ -243,6 +308,7 @@ impl Answer {
                 told.encode(&mut encoded);
                 (17, &encoded)
             }
+            Answer::CameBack => (18, &[]),
         };
         [&[kind], bytes].concat().into()
     }
@@ -261,6 +327,7 @@ impl Answer {
             3 => Answer::Changed(rest.to_vec()),
             4 => Answer::NotHere,
             16 => Answer::Replied(rest.to_vec()),
+            18 => Answer::CameBack,
             tag => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -345,6 +412,9 @@ fn read_led(reader: &mut Reader<'_>) -> Result<Led, DecodeError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use cairn_cluster::{Addresses, Change, Endpoint, Foundation, Founder, NEWEST, Peer, Settings};
+    use cairn_raft::Run;
+
     use super::*;
 
     #[test]
@@ -381,12 +451,15 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Letter::decode(&bytes[..length]).is_err());
         }
+        let newer = [&bytes[..], b"more"].concat();
+        assert_eq!(Letter::decode(&newer).unwrap(), report);
         let letters = [
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },
             Letter::ShowMap,
             Letter::Publish(vec![1]),
             Letter::AskFunctions(7),
+            Letter::CallBack(8),
         ];
         for letter in letters {
             assert_eq!(Letter::decode(&letter.encode()).unwrap(), letter);
@@ -398,11 +471,71 @@ mod tests {
             Answer::Changed(vec![]),
             Answer::NotHere,
             Answer::Replied(vec![1]),
+            Answer::CameBack,
         ];
         for answer in answers {
             assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);
         }
         assert!(Letter::decode(&[REPORT, 2]).is_err());
         assert!(Letter::decode(&[99, 1]).is_err());
+    }
+
+    fn caller(node: u64, incarnation: u64, knows: u64) -> Caller {
+        let run = Run {
+            starts: 1,
+            number: 1,
+        };
+        Caller {
+            node,
+            incarnation,
+            run,
+            knows,
+        }
+    }
+
+    #[test]
+    fn who_calls_is_looked_up_in_the_map() {
+        let address = |port| Addresses {
+            clients: Endpoint {
+                host: "10.0.0.1".into(),
+                port,
+                tls_port: 0,
+            },
+            advertised: None,
+            peers: Peer {
+                host: "10.0.0.1".into(),
+                port: port + 1,
+            },
+        };
+        let founder = |port| Founder {
+            addresses: address(port),
+            version: NEWEST,
+            incarnation: u64::from(port),
+        };
+        let foundation = Foundation {
+            cluster: 7,
+            settings: Settings {
+                replicas: 1,
+                balance: true,
+            },
+            nodes: vec![founder(10), founder(20)],
+            regions: 1,
+        };
+        let mut map = ClusterMap::default();
+        // Who knows nothing yet is glad of everybody.
+        assert_eq!(admits(&map, &caller(9, 9, 0)), Ok(()));
+        map.apply(&Change::Found(foundation)).unwrap();
+        assert_eq!(admits(&map, &caller(2, 20, 0)), Ok(()));
+        let another = admits(&map, &caller(2, 21, 0)).unwrap_err();
+        assert!(another.contains("the directory of node 2 is another"));
+        let unknown = admits(&map, &caller(3, 30, map.epoch()));
+        assert_eq!(unknown.unwrap_err(), "there is no node 3 in this cluster");
+        // It may have been let in since.
+        assert_eq!(admits(&map, &caller(3, 30, map.epoch() + 1)), Ok(()));
+        map.apply(&Change::DrainNode { node: 2 }).unwrap();
+        assert!(!is_removed(&map, 2) && !is_removed(&map, 3));
+        map.apply(&Change::RemoveNode { node: 2 }).unwrap();
+        assert!(is_removed(&map, 2));
+        assert_eq!(admits(&map, &caller(2, 20, 0)), Ok(()), "it may learn that");
     }
 }

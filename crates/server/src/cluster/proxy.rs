@@ -3,13 +3,16 @@
 //! Whoever leads the slot runs them as those of a guest (`guest`), and hands the replies back. Where it is not certain that
 //! they were not run, they are not sent again unless they only read: the client is told INDOUBT.
 //!
-//! A client that waits for a key is asked for again and again, so that nobody waits over there for one that has gone.
+//! A client that waits for a key is asked for again and again, since another node may lead that key meanwhile. If the client
+//! goes, its guest is called back, so that nothing is popped for nobody.
 //!
 //! ```text
-//!   guest   protocol u8 | patience u32, ms | length u16 | user | requests, as clients send them
+//!   guest   visit u64 | protocol u8 | patience u32, ms | length u16 | user | requests, as clients send them
 //! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cairn_cluster::MAP_REGION;
@@ -19,7 +22,8 @@ use cairn_engine::EngineError;
 use cairn_raft::CallError;
 use cairn_resp::Protocol;
 use cairn_store::Error;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
 use super::node::ClusterNode;
@@ -43,6 +47,9 @@ pub const MOST_REQUESTS: usize = 128 << 20;
 pub struct Proxy {
     waiting: Semaphore,
     others: Semaphore,
+    next_visit: AtomicU64,
+    /// Those of other nodes that wait here, by node and visit: each goes when what is kept of it does.
+    guests: Mutex<HashMap<(u64, u64), oneshot::Sender<()>>>,
 }
 
 impl Default for Proxy {
@@ -50,6 +57,8 @@ impl Default for Proxy {
         Proxy {
             waiting: Semaphore::new(AT_ONCE),
             others: Semaphore::new(AT_ONCE),
+            next_visit: AtomicU64::new(0),
+            guests: Mutex::default(),
         }
     }
 }
@@ -66,9 +75,67 @@ pub enum Target {
 /// What became of commands that were to be forwarded.
 pub enum Forwarded {
     Replied(Vec<u8>),
+    /// The guest was called back before it had done anything.
+    CameBack,
     /// This node leads the slot by now.
     Here,
     Failed(Error),
+}
+
+/// What is done elsewhere for a client. When that does not wait for it any more, the guest is called back.
+pub struct Errand {
+    node: Arc<ClusterNode>,
+    target: Target,
+    pub visit: u64,
+    is_over: bool,
+}
+
+impl Errand {
+    pub fn begin(node: &Arc<ClusterNode>, target: Target) -> Errand {
+        Errand {
+            node: node.clone(),
+            target,
+            visit: node.proxy.next_visit.fetch_add(1, Ordering::Relaxed),
+            is_over: false,
+        }
+    }
+
+    /// The guest is to come back, unless it has something.
+    pub fn call_back(&self) {
+        let Some(leader) = self.node.node_of(self.target) else {
+            return;
+        };
+        let (node, letter) = (self.node.clone(), Letter::CallBack(self.visit));
+        self.node.spawn(async move {
+            // If it is not heard, the guest comes back by itself.
+            let _ = node.post().call(leader, &letter, SLICE).await;
+        });
+    }
+
+    /// The guest has come back.
+    pub fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.call_back();
+        }
+    }
+}
+
+/// A guest that is listed for as long as this exists.
+struct Listed<'p> {
+    proxy: &'p Proxy,
+    guest: (u64, u64),
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.proxy.guests.lock().remove(&self.guest);
+    }
 }
 
 impl ClusterNode {
@@ -114,6 +181,7 @@ impl ClusterNode {
                     Ok(Answer::Replied(replies)) if !is_undone(&replies) => {
                         return Forwarded::Replied(replies);
                     }
+                    Ok(Answer::CameBack) => return Forwarded::CameBack,
                     Ok(Answer::Refused(why)) => {
                         let error = format!("ERR node {leader} refuses what is forwarded: {why}");
                         return Forwarded::Failed(Error::reply(error));
@@ -141,7 +209,7 @@ impl ClusterNode {
     }
 
     /// Runs what another node has forwarded.
-    pub(super) async fn receive(&self, guest: Guest) -> Answer {
+    pub(super) async fn receive(&self, from: u64, guest: Guest) -> Answer {
         let Some(server) = self.server() else {
             return Answer::NotHere;
         };
@@ -149,14 +217,27 @@ impl ClusterNode {
             return Answer::NotHere;
         };
         let user = String::from_utf8_lossy(&guest.user).into_owned();
-        let (visit, replies) = Visit::of(guest);
+        let (call_back, called_back) = oneshot::channel();
+        let listed = (from, guest.visit);
+        self.proxy.guests.lock().insert(listed, call_back);
+        let _listed = Listed {
+            proxy: &self.proxy,
+            guest: listed,
+        };
+        let (visit, replies) = Visit::of(guest, called_back);
         reception(visit);
         match replies.await {
             Ok(Ok(replies)) => Answer::Replied(replies),
             Ok(Err(Dismissal::Unknown)) => Answer::Refused(format!("it has no user {user}")),
+            Ok(Err(Dismissal::CalledBack)) => Answer::CameBack,
             // Whoever asked must not take it for undone.
             Ok(Err(Dismissal::BrokenOff)) | Err(_) => Answer::Done,
         }
+    }
+
+    /// A guest need not wait here any more.
+    pub(super) fn dismiss(&self, from: u64, visit: u64) {
+        self.proxy.guests.lock().remove(&(from, visit));
     }
 }
 
@@ -197,6 +278,7 @@ pub fn reply_of_exec(replies: &[u8], commands: usize) -> Option<&[u8]> {
 
 impl Guest {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.visit.to_be_bytes());
         out.push(match self.protocol {
             Protocol::Resp2 => 2,
             Protocol::Resp3 => 3,
@@ -208,6 +290,7 @@ impl Guest {
     }
 
     pub(super) fn decode(mut reader: Reader<'_>) -> Result<Guest, DecodeError> {
+        let visit = reader.u64("visit")?;
         let protocol = match reader.u8("protocol")? {
             2 => Protocol::Resp2,
             3 => Protocol::Resp3,
@@ -216,6 +299,7 @@ impl Guest {
         let patience = Duration::from_millis(u64::from(reader.u32("patience")?));
         let length = reader.u16("length")?;
         Ok(Guest {
+            visit,
             user: reader.bytes("user", usize::from(length))?.to_vec(),
             protocol,
             patience,
@@ -232,6 +316,7 @@ mod tests {
     #[test]
     fn bytes_between_nodes() {
         let guest = Guest {
+            visit: 7,
             user: b"ada".to_vec(),
             protocol: Protocol::Resp3,
             patience: SLICE,
@@ -240,7 +325,7 @@ mod tests {
         let mut out = Vec::new();
         guest.encode(&mut out);
         let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "03000003e800036164612a310d0a");
+        assert_eq!(hex, "000000000000000703000003e800036164612a310d0a");
         assert_eq!(Guest::decode(Reader::new("guest", &out)).unwrap(), guest);
         assert!(Guest::decode(Reader::new("guest", &out[..8])).is_err());
     }

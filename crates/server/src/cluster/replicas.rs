@@ -2,7 +2,8 @@
 //!
 //! What runs follows from three things: what the log remembers, which is started again whatever the map says; what a split
 //! has made here; and what the map gives to this node. A replica is destroyed when the map has given it up, which only a map can
-//! say that is new enough to know its number.
+//! say that is new enough to know its number. The other way round, the map is told of a replica that was destroyed here since a
+//! crash had left it neither its old state nor the one that was to replace it.
 //!
 //! One task follows each replica, and it alone tells the store that the region is led, or no more. So two never do at
 //! once.
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_cluster::{ClusterMap, MAP_REGION};
+use cairn_cluster::{Change, ClusterMap, MAP_REGION};
 use cairn_engine::{Batch, EngineError, Maxima};
 use cairn_raft::{Outcome, Role};
 use cairn_store::Region;
@@ -95,11 +96,29 @@ impl ClusterNode {
                     *other != region && first <= slots.last() && slots.first() < end
                 })
             });
-            if !is_taken {
+            // One that has lost what it had does not come back: see `tell_losses`.
+            if !is_taken && !self.log.is_removed(region, replica) {
                 wanted.entry(region).or_insert(replica);
             }
         }
         Ok(wanted)
+    }
+
+    /// Tells the map of replicas that it counts on and that are no more: others take their place, under numbers of their own.
+    pub(super) async fn tell_losses(&self) {
+        let map = self.map();
+        for (region, replica) in map.replicas_on(self.id()) {
+            let known = map.region(region);
+            let is_leaving = known.is_some_and(|known| known.leaving().contains(&replica));
+            if is_leaving || !self.log.is_removed(region, replica) {
+                continue;
+            }
+            match self.change(Change::Lose { region, replica }).await {
+                Ok(_) => tracing::warn!("region {region}: replica {replica} is lost"),
+                // The map may be newer than what is known of it here, or the region is busy.
+                Err(error) => tracing::debug!("region {region}: replica {replica}: {error}"),
+            }
+        }
     }
 
     async fn start_replica(self: &Arc<Self>, region: u64, replica: u64) {

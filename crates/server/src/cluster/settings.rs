@@ -38,7 +38,12 @@ impl ClusterSettings {
             port => port,
         };
         let nodes_port = match values.number("cluster-port") {
-            0 => port.saturating_add(PORT_FOR_NODES),
+            0 => port.checked_add(PORT_FOR_NODES).ok_or_else(|| {
+                format!(
+                    "port {port} is too high for a node of a cluster: other nodes reach it at one that is higher by \
+                     {PORT_FOR_NODES}, unless cluster-port says at which"
+                )
+            })?,
             port => port as u16,
         };
         let places = address.places();
@@ -130,6 +135,22 @@ mod tests {
         assert_eq!(plain.addresses.clients.host, "127.0.0.1");
         assert_eq!(plain.addresses.advertised, None);
         assert_eq!(plain.addresses.peers.to_string(), "127.0.0.1:17001");
+    }
+
+    #[test]
+    fn a_port_must_leave_room_for_that_of_other_nodes() {
+        let parsed = |words: &[&str]| {
+            let command = Flags::augment_args(Command::new("serve"));
+            let matches = command.try_get_matches_from(words).unwrap();
+            let flags = Flags::from_arg_matches(&matches).unwrap();
+            ClusterSettings::of(&flags.load().unwrap())
+        };
+        let high = ["serve", "--port", "55536"];
+        let refused = parsed(&high).err().unwrap();
+        assert!(refused.contains("port 55536 is too high"), "{refused}");
+        assert!(parsed(&["serve", "--port", "55535"]).is_ok());
+        let named = [&high[..], &["--cluster-port", "900"]].concat();
+        assert_eq!(parsed(&named).unwrap().listen.port(), 900);
     }
 
     #[test]

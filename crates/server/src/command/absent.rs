@@ -11,10 +11,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("psync", ALONE),
     ("replconf", ALONE),
     ("replicaof", ALONE),
-    (
-        "restore-asking",
-        "slots move with their region, and not key by key",
-    ),
     ("slaveof", ALONE),
     ("sync", ALONE),
     ("module", "Cairn loads no modules"),
@@ -34,6 +30,17 @@ pub fn complaint(name: &[u8]) -> Option<String> {
     let (_, why) = ABSENT.iter().find(|(command, _)| is(name, command))?;
     let name = printable(name, 128).to_ascii_uppercase();
     Some(format!("ERR {name} is not supported: {why}"))
+}
+
+/// The same of one that Redis refuses in a cluster.
+pub fn complaint_in_cluster(name: &[u8]) -> Option<&'static str> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"replicaof" | b"slaveof" => Some("ERR REPLICAOF not allowed in cluster mode."),
+        b"failover" => {
+            Some("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.")
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ use super::tracking::{caching, getredir, tracking, trackinginfo};
 use super::{Command, Flag, Handler, command, help, printable, wrong_subcommand};
 use crate::acl::{Acl, User};
 use crate::address::Endpoint;
+use crate::blocked::Unblock;
 use crate::client::Client;
 use crate::pause::Mode;
+use crate::server::Server;
 use crate::session::{Replies, Session};
 
 const GROUP: &str = "connection";
@@ -179,7 +181,7 @@ const SUBCOMMANDS: &[Command] = &[
             "O(log N) for N connections",
             "Ends the wait of a blocked connection.",
         ),
-    command("unpause", 2, Handler::Session(unpause))
+    command("unpause", 2, Handler::Admin(unpause))
         .flags(ADMINS)
         .about(
             GROUP,
@@ -417,9 +419,12 @@ fn pause(session: &mut Session, args: &Args) -> Result<Reply> {
     Ok(Reply::Ok)
 }
 
-fn unpause(session: &mut Session, _: &Args) -> Result<Reply> {
-    session.server.pause.end();
-    session.server.store.expirer().rest_until(None);
+fn unpause(server: &Server, _: &Args) -> Result<Reply> {
+    server.pause.end();
+    server.store.expirer().rest_until(None);
+    // What has become due meanwhile goes now, so that nobody sees less than what Redis does when it is asked for it. If
+    // that fails, the expirer fails as well, and tells why.
+    let _ = server.store.expire_some(server.settings.expire_batch);
     Ok(Reply::Ok)
 }
 
@@ -436,6 +441,7 @@ fn unblock(session: &mut Session, args: &Args) -> Result<Reply> {
         _ => return Err(wrong_subcommand(args)),
     };
     let id = u64::try_from(args.int(2)?).unwrap_or_default();
-    let was_blocked = session.server.blocked.unblock(id, with_error);
+    let unblock = Unblock { with_error };
+    let was_blocked = session.server.blocked.unblock(id, unblock);
     Ok(Reply::Int(was_blocked.into()))
 }

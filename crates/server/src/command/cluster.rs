@@ -4,6 +4,7 @@
 //! Redis' own ways to change a cluster are not those of this one, which is changed by `cairn cluster`. They say so.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cairn_cluster::{Addresses, Alone, Answer, ClusterMap, Observed, View};
 use cairn_resp::Reply;
@@ -12,7 +13,6 @@ use cairn_store::{Error, Patience, Result, SLOTS, WriteTxn, keyspace, slot};
 use super::args::{Args, int};
 use super::flags::Flag::{Admin, Connection, Fast, Loading, NoAsyncLoading, NoScript, Stale};
 use super::{Command, Flag, Handler, command, help};
-use crate::address::Endpoint;
 use crate::cluster::Entrance;
 use crate::server::Server;
 use crate::session::Session;
@@ -77,6 +77,7 @@ const SUBCOMMANDS: &[Command] = &[
         ),
     command("countkeysinslot", 3, Handler::Admin(count_keys))
         .flags(&[Stale])
+        .walks_keys()
         .usage("<slot>")
         .syntax("slot:i")
         .about(
@@ -98,6 +99,7 @@ const SUBCOMMANDS: &[Command] = &[
     changed_by("forget", 3, "<node-id>", "node-id", "3.0.0"),
     command("getkeysinslot", 4, Handler::Admin(get_keys))
         .flags(&[Stale])
+        .walks_keys()
         .tips(&["nondeterministic_output"])
         .usage("<slot> <count>")
         .syntax("slot:i count:i")
@@ -317,7 +319,7 @@ impl Seen {
             observed: node.map(|node| node.observed()).unwrap_or_default(),
             addresses: entrance.addresses().clone(),
             name: server.run_id.clone(),
-            tls: is_encrypted(session),
+            tls: session.client.is_encrypted,
             replica_reads: server.settings.values.get("cluster-replica-reads") == b"yes",
         })
     }
@@ -338,12 +340,6 @@ impl Seen {
             }),
         }
     }
-}
-
-/// Whether the client came by the port for encrypted connections.
-fn is_encrypted(session: &Session) -> bool {
-    let port = session.server.config.address().tls_port;
-    matches!(session.client.local, Endpoint::Ip(local) if port != 0 && local.port() == port)
 }
 
 fn reply(answer: Answer) -> Reply {
@@ -386,10 +382,25 @@ fn helped(session: &mut Session, args: &Args) -> Result<Reply> {
 
 fn info(session: &mut Session, _: &Args) -> Result<Reply> {
     let text = match Seen::by(session)?.face() {
-        Face::Member(view) => view.info(),
+        Face::Member(view) => view.info() + &counted_messages(session),
         Face::Alone(alone) => alone.info(),
     };
     Ok(Reply::Verbatim("txt", text.into_bytes()))
+}
+
+/// How many messages nodes have exchanged, as this one has counted them.
+fn counted_messages(session: &Session) -> String {
+    let Some(node) = session.server.cluster.get() else {
+        return String::new();
+    };
+    let traffic = node.post().traffic();
+    let (sent, received) = (&traffic.sent, &traffic.received);
+    format!(
+        "cluster_stats_messages_sent:{}\r\ncluster_stats_messages_received:{}\r\n\
+         total_cluster_links_buffer_limit_exceeded:0\r\n",
+        sent.load(Ordering::Relaxed),
+        received.load(Ordering::Relaxed)
+    )
 }
 
 fn nodes(session: &mut Session, _: &Args) -> Result<Reply> {
@@ -422,8 +433,10 @@ fn shards(session: &mut Session, _: &Args) -> Result<Reply> {
 }
 
 fn links(session: &mut Session, _: &Args) -> Result<Reply> {
+    let node = session.server.cluster.get();
+    let connected = node.map(|node| node.post().connected());
     Ok(match Seen::by(session)?.face() {
-        Face::Member(view) => reply(view.links()),
+        Face::Member(view) => reply(view.links(&connected.unwrap_or_default())),
         Face::Alone(_) => Reply::Array(Vec::new()),
     })
 }

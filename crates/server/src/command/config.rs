@@ -10,6 +10,7 @@ use super::{Command, Flag, Handler, command, help, printable};
 use crate::config::SetError;
 use crate::server::Server;
 use crate::session::Session;
+use crate::shortage;
 
 const GROUP: &str = "server";
 const ADMINS: &[Flag] = &[Admin, NoScript, Loading, Stale];
@@ -86,7 +87,10 @@ fn set(session: &mut Session, args: &Args) -> Result<Reply> {
     let server = &session.server;
     let relisten = |address| server.moves.ask(address);
     match server.config.set(&pairs, &server.live, relisten) {
-        Ok(()) => Ok(Reply::Ok),
+        Ok(()) => {
+            shortage::look(server);
+            Ok(Reply::Ok)
+        }
         Err(SetError::Unknown(name)) => Err(Error::reply(format!(
             "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
             printable(&name, 128)

@@ -9,9 +9,12 @@ use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{ReadTxn, Result};
 
 use super::args::Args;
-use super::flags::Flag::{Dangerous, DenyOom, Keyspace};
+use super::flags::Flag::{Asking, Dangerous, DenyOom, Keyspace};
 use super::keys::{Access, KeySpec, Keys};
 use super::{Command, Handler, command};
+
+const RESTORED: &str =
+    "key ttl:i serialized-value REPLACE!? ABSTTL!? IDLETIME/seconds:i? FREQ/frequency:i?";
 
 pub const COMMANDS: &[Command] = &[
     command("dump", 2, Handler::Read(dump))
@@ -28,14 +31,23 @@ pub const COMMANDS: &[Command] = &[
     command("restore", -4, Handler::Write(restore::restore))
         .keys(Keys(&[KeySpec::at(1, Access::OVERWRITE)]))
         .flags(&[DenyOom, Keyspace, Dangerous])
-        .syntax(
-            "key ttl:i serialized-value REPLACE!? ABSTTL!? IDLETIME/seconds:i? FREQ/frequency:i?",
-        )
+        .syntax(RESTORED)
         .about(
             "generic",
             "2.6.0",
             "O(N) for N elements",
             "Makes a key of what DUMP has returned.",
+        ),
+    // By this MIGRATE brings keys from a node of a Redis Cluster, which sends no ASKING before it.
+    command("restore-asking", -4, Handler::Write(restore::restore))
+        .keys(Keys(&[KeySpec::at(1, Access::OVERWRITE)]))
+        .flags(&[DenyOom, Keyspace, Dangerous, Asking])
+        .syntax(RESTORED)
+        .about(
+            "server",
+            "3.0.0",
+            "O(N) for N elements",
+            "The same as RESTORE, for nodes of a cluster.",
         ),
 ];
 

@@ -23,6 +23,8 @@ pub enum Flag {
     NoMandatoryKeys,
     MovableKeys,
     AllowBusy,
+    /// As if it came behind ASKING.
+    Asking,
     Dangerous,
     Connection,
     Keyspace,
@@ -37,7 +39,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    pub const ALL: [Flag; 27] = [
+    pub const ALL: [Flag; 28] = [
         Flag::Write,
         Flag::ReadOnly,
         Flag::DenyOom,
@@ -57,6 +59,7 @@ impl Flag {
         Flag::NoMandatoryKeys,
         Flag::MovableKeys,
         Flag::AllowBusy,
+        Flag::Asking,
         Flag::Dangerous,
         Flag::Connection,
         Flag::Keyspace,
@@ -88,6 +91,7 @@ impl Flag {
             Flag::NoMandatoryKeys => "no_mandatory_keys",
             Flag::MovableKeys => "movablekeys",
             Flag::AllowBusy => "allow_busy",
+            Flag::Asking => "asking",
             // Redis keeps this one to itself.
             Flag::MayReplicate
             | Flag::Dangerous

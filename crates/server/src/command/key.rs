@@ -122,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
             "Copies a key to another, in any database.",
         ),
     command("move", 3, Handler::Write(move_key))
+        .needs_databases()
         .keys(Keys(&[KeySpec::at(1, Access::READ_UPDATE)]))
         .flags(&[Fast, Keyspace])
         .syntax("key db:i")
@@ -132,6 +133,7 @@ pub const COMMANDS: &[Command] = &[
             "Moves a key to another database.",
         ),
     command("keys", 2, Handler::Read(all_names))
+        .walks_keys()
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
         .syntax("pattern:p")
@@ -142,15 +144,18 @@ pub const COMMANDS: &[Command] = &[
             "Lists the keys that match a pattern.",
         ),
     command("scan", -2, Handler::Read(scan::scan))
+        .walks_keys()
         .flags(&[Keyspace])
         .tips(&["nondeterministic_output", "request_policy:special"])
         .syntax("cursor:i MATCH/pattern:p? COUNT/count:i? TYPE/type?")
         .about(GROUP, "2.8.0", "O(COUNT)", "Lists keys step by step."),
     command("randomkey", 1, Handler::Read(random_key))
+        .walks_keys()
         .flags(&[Keyspace])
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
         .about(GROUP, "1.0.0", "O(1)", "Returns some key."),
     command("dbsize", 1, Handler::Read(dbsize))
+        .walks_keys()
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .about(
@@ -267,6 +272,7 @@ pub const COMMANDS: &[Command] = &[
             "Deletes all keys of all databases.",
         ),
     command("swapdb", 3, Handler::Exclusive(swapdb))
+        .needs_databases()
         .flags(&[Dangerous, Fast, Keyspace])
         .syntax("index1:i index2:i")
         .about("server", "4.0.0", "O(1)", "Exchanges two databases."),
@@ -364,9 +370,6 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 }
 
 fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    if txn.store().is_replicated() {
-        return Err(Error::fixed("ERR MOVE is not allowed in cluster mode"));
-    }
     let database = database_number(txn, args::int32(args[2])?)?;
     if database == txn.database() {
         return Err(Error::fixed(
@@ -519,9 +522,6 @@ fn check_flush_option(args: &Args) -> Result<()> {
 }
 
 fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
-    if txn.store().is_replicated() {
-        return Err(Error::fixed("ERR SWAPDB is not allowed in cluster mode"));
-    }
     let one = args::int32(args[1]).map_err(|_| Error::fixed("ERR invalid first DB index"))?;
     let other = args::int32(args[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
     let (one, other) = (database_number(txn, one)?, database_number(txn, other)?);

@@ -173,8 +173,9 @@ impl KeySpec {
             Place::Counted { count_at } => {
                 let count = args.get(count_at).and_then(|text| count_of(text));
                 let first = count_at + 1;
-                for position in first..first.saturating_add(count.unwrap_or(0)).min(args.len()) {
-                    visit(position, self.access);
+                let last = first.saturating_add(count.unwrap_or(0));
+                if last <= end {
+                    (first..last).for_each(|at| visit(at, self.access));
                 }
             }
             Place::HalfBehind { option, .. } => {

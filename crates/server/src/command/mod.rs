@@ -51,7 +51,7 @@ use std::sync::LazyLock;
 use cairn_resp::Reply;
 use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
 
-pub use absent::is_absent;
+pub use absent::{complaint_in_cluster, is_absent};
 pub use args::{Args, OwnedArgs};
 pub use blocking::Blocking;
 pub use flags::{Flag, Flags};
@@ -108,6 +108,10 @@ pub struct Command {
     pub access: Option<fn(&Args) -> Access>,
     /// What it does is seen elsewhere before anything is committed, or is kept in the session.
     is_irrevocable: bool,
+    /// It is about several databases, of which a cluster has one.
+    needs_databases: bool,
+    /// It looks at all keys that this server has, and not at some that it names.
+    pub walks_keys: bool,
     /// It writes, and looks keys up as commands do that read: these count as hits and misses.
     pub counts_lookups: bool,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
@@ -158,6 +162,8 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         notes: &[],
         access: None,
         is_irrevocable: false,
+        needs_databases: false,
+        walks_keys: false,
         counts_lookups: false,
         finds_keys: None,
         usage: "",
@@ -216,6 +222,16 @@ impl Command {
     /// Declares that what it does is not undone with a transaction.
     const fn irrevocable(mut self) -> Self {
         self.is_irrevocable = true;
+        self
+    }
+
+    const fn needs_databases(mut self) -> Self {
+        self.needs_databases = true;
+        self
+    }
+
+    const fn walks_keys(mut self) -> Self {
+        self.walks_keys = true;
         self
     }
 
@@ -312,6 +328,21 @@ impl Command {
         } else {
             &[]
         }
+    }
+
+    /// Refuses what a cluster cannot do.
+    #[inline]
+    pub fn check_in_cluster(&self) -> Result<()> {
+        match self.needs_databases {
+            true => Err(self.not_in_cluster()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn not_in_cluster(&self) -> Error {
+        let name = self.name.to_ascii_uppercase();
+        Error::reply(format!("ERR {name} is not allowed in cluster mode"))
     }
 
     /// Whether it changes what functions there are.

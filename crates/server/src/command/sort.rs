@@ -288,7 +288,7 @@ fn find_keys(txn: &ReadTxn, args: &Args, may_store: bool) -> Result<Request> {
             Some(by) if !by.is_constant() => "BY",
             _ => "GET",
         };
-        let text = format!("ERR {option} option of SORT denied in cluster mode.");
+        let text = format!("ERR {option} option of SORT denied in Cluster mode.");
         return Err(Error::reply(text));
     }
     txn.unasked(|txn| {

@@ -12,6 +12,8 @@ pub struct Parameter {
     pub kind: Kind,
     pub default: &'static str,
     pub change: Change,
+    /// CONFIG GET shows it to who asks for this very name only.
+    pub is_hidden: bool,
     /// What `--help` says about it; without this there is no flag.
     pub help: Option<&'static str>,
     /// Makes a new value take effect; without this it is only remembered.
@@ -43,6 +45,7 @@ const fn parameter(name: &'static str, kind: Kind, default: &'static str) -> Par
         kind,
         default,
         change: Change::Allowed,
+        is_hidden: false,
         help: None,
         apply: None,
         shown: None,
@@ -99,6 +102,11 @@ impl Parameter {
 
     pub const fn protected(mut self) -> Self {
         self.change = Change::Protected;
+        self
+    }
+
+    pub const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
         self
     }
 

@@ -215,6 +215,10 @@ pub static PARAMETERS: &[Parameter] = &[
         .applies(live::set_zset_value),
     size("hll-sparse-max-bytes", 0, BYTES, "3000").applies(live::set_sparse_hyperloglog),
     number("list-max-listpack-size", -(1 << 31), INT, "-2").alias("list-max-ziplist-size"),
+    // These three are read by `shortage`.
+    size("maxmemory", 0, u64::MAX, "0"),
+    number("min-replicas-to-write", 0, INT, "0").alias("min-slaves-to-write"),
+    number("min-replicas-max-lag", 0, INT, "10").alias("min-slaves-max-lag"),
     one_of(
         "maxmemory-policy",
         &[
@@ -348,8 +352,6 @@ pub static PARAMETERS: &[Parameter] = &[
     number("list-compress-depth", 0, INT, "0"),
     number("maxmemory-eviction-tenacity", 0, 100, "10"),
     number("maxmemory-samples", 1, INT, "5"),
-    number("min-replicas-max-lag", 0, INT, "10").alias("min-slaves-max-lag"),
-    number("min-replicas-to-write", 0, INT, "0").alias("min-slaves-to-write"),
     number("repl-backlog-ttl", 0, LONG, "3600"),
     number("repl-diskless-sync-delay", 0, INT, "5"),
     number("repl-diskless-sync-max-replicas", 0, INT, "0"),
@@ -365,7 +367,6 @@ pub static PARAMETERS: &[Parameter] = &[
     size("active-defrag-ignore-bytes", 1, BYTES, "104857600"),
     size("auto-aof-rewrite-min-size", 0, BYTES, "67108864"),
     size("cluster-link-sendbuf-limit", 0, u64::MAX, "0"),
-    size("maxmemory", 0, u64::MAX, "0"),
     size_or_percent("maxmemory-clients", "0"),
     size("repl-backlog-size", 1, BYTES, "1048576"),
     size("stream-node-max-bytes", 0, BYTES, "4096"),
@@ -389,6 +390,10 @@ pub static PARAMETERS: &[Parameter] = &[
     text("tls-client-cert-file", ""),
     text("tls-client-key-file", ""),
     text("tls-client-key-file-pass", ""),
+    // Redis has these for its own tests.
+    number("key-load-delay", -(1 << 31), INT, "0").hidden(),
+    number("rdb-key-save-delay", -(1 << 31), INT, "0").hidden(),
+    yes_no("use-exit-on-panic", "no").hidden(),
 ];
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! How a connection has commands run on another node, if it serves clients that know nothing of clusters: `cluster-proxy`.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
-use cairn_resp::{Protocol, Writer};
+use cairn_resp::{Protocol, Reply, Writer};
 use cairn_store::{Error, Result as StoreResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Gone, error_reply};
 use crate::cluster::proxy::{
-    Forwarded, MOST_REQUESTS, SLICE, Target, reply_of_exec, reply_of_script,
+    Errand, Forwarded, MOST_REQUESTS, SLICE, Target, reply_of_exec, reply_of_script,
 };
 use crate::command::{Args, Blocking, Command, Handler};
 use crate::guest::Guest;
@@ -46,7 +48,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn elsewhere(&self, command: &Command, args: &Args<'_>) -> Option<Target> {
         let server = &self.session.server;
         // There is one set of functions for all nodes.
-        if command.changes_functions() && self.session.queue.is_none() {
+        let changes_functions = match &self.session.queue {
+            None => command.changes_functions(),
+            Some(queue) => command.full_name == "exec" && queue.is_about_functions(),
+        };
+        if changes_functions {
             let is_guest = self.session.guest_patience.is_some();
             let is_here = is_guest || server.store.home().is_led();
             return (!is_here).then_some(Target::Map);
@@ -62,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let slot = slot.get().ok().flatten()?;
         let is_here = route::is_led_here(server, slot)
-            || self.may_read_replica(command) && route::of_read(server, command, args).is_ok();
+            || self.may_read_replica(command) && route::of_read(server, command, args).is_some();
         (!is_here).then_some(Target::Slot(slot))
     }
 
@@ -93,33 +99,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let client = self.session.client.clone();
         let _busy = client.work();
-        let until = wait.flatten().map(|wait| Instant::now() + wait);
-        let forwarded = loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let patience = match wait {
-                None => Duration::ZERO,
-                // None at all would be for ever.
-                Some(_) => left.unwrap_or(SLICE).clamp(Duration::from_millis(1), SLICE),
-            };
-            let guest = Guest {
-                user: self.session.user().name.to_vec(),
-                protocol: self.session.protocol,
-                patience,
-                requests: requests.clone(),
-            };
-            let asked = node.forward(&server, target, guest, command.reads_at_once());
-            let forwarded = tokio::select! {
-                forwarded = asked => forwarded,
-                gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
-            };
-            match forwarded {
-                Forwarded::Replied(reply)
-                    if wait.is_some()
-                        && is_nothing(&reply)
-                        && left.is_none_or(|left| left > SLICE) => {}
-                forwarded => break forwarded,
-            }
+        let errand = Errand::begin(node, target);
+        let guest = Guest {
+            visit: errand.visit,
+            user: self.session.user().name.to_vec(),
+            protocol: self.session.protocol,
+            patience: Duration::ZERO,
+            requests,
         };
+        let forwarded = match wait {
+            None => {
+                let asked = node.forward(&server, target, guest, command.reads_at_once());
+                tokio::select! {
+                    forwarded = asked => forwarded,
+                    gone = poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+                }
+            }
+            Some(wait) => self.wait_there(&errand, target, guest, wait).await?,
+        };
+        errand.end();
         self.resumed = Moment::now();
         let commands = match forwarded {
             Forwarded::Here => return Ok(false),
@@ -140,9 +138,65 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             (Forwarded::Failed(error), _) => self.write_reply(error_reply(error))?,
+            (Forwarded::CameBack, _) => self.write_reply(Reply::NullArray)?,
             (Forwarded::Here, _) => {}
         }
         Ok(true)
+    }
+
+    /// Has a guest wait where the key is led, for so long, and again if another node comes to lead it.
+    async fn wait_there(
+        &mut self,
+        errand: &Errand,
+        target: Target,
+        guest: Guest,
+        wait: Option<Duration>,
+    ) -> Result<Forwarded, Gone> {
+        let server = self.session.server.clone();
+        let Some(node) = server.cluster.get() else {
+            return Ok(Forwarded::Here);
+        };
+        self.flush().await?;
+        let client = self.session.client.clone();
+        let _blocked = client.block();
+        let mut absent = server.blocked.enter_elsewhere(client.id);
+        let mut unblocked = None;
+        let until = wait.map(|wait| Instant::now() + wait);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let guest = Guest {
+                // None at all would be for ever.
+                patience: left.unwrap_or(SLICE).clamp(Duration::from_millis(1), SLICE),
+                ..guest.clone()
+            };
+            let mut asked = pin!(node.forward(&server, target, guest, false));
+            let forwarded = loop {
+                tokio::select! {
+                    forwarded = &mut asked => break forwarded,
+                    gone = poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+                    unblock = &mut absent.unblocked, if unblocked.is_none() => {
+                        unblocked = unblock.ok();
+                        // It may have something at this very moment, which is not to be lost.
+                        errand.call_back();
+                    }
+                }
+            };
+            let is_in_vain = match &forwarded {
+                Forwarded::CameBack => true,
+                Forwarded::Replied(reply) => is_nothing(reply),
+                _ => false,
+            };
+            match unblocked {
+                Some(unblock) if is_in_vain => {
+                    let mut reply = Vec::new();
+                    let mut writer = Writer::new(&mut reply, self.session.protocol);
+                    unblock.reply().write(&mut writer).map_err(|_| Gone)?;
+                    return Ok(Forwarded::Replied(reply));
+                }
+                None if is_in_vain && left.is_none_or(|left| left > SLICE) => {}
+                _ => return Ok(forwarded),
+            }
+        }
     }
 
     /// If it is a transaction that has been run: of how many commands.
@@ -188,27 +242,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 session.watch = None;
                 return Err(error);
             }
-            queue.write_requests(&mut out);
+            queue.write_requests(&session.server.scripts, &mut out);
             return Ok(out);
         }
         let mut writer = Writer::new(&mut out, Protocol::Resp2);
         if is_script(command) {
             writer.request(&["MULTI"]);
         }
-        let words: Vec<&[u8]> = args.iter().copied().collect();
-        // Whoever leads the slot may not know the script.
-        let by_text: Option<&[u8]> = match command.name {
-            "evalsha" => Some(b"EVAL"),
-            "evalsha_ro" => Some(b"EVAL_RO"),
-            _ => None,
-        };
-        let script = by_text.and_then(|_| session.server.scripts.named(args[1]));
-        match (by_text, &script) {
-            (Some(name), Some(script)) => {
-                writer.request(&[&[name, script.text()], &words[2..]].concat());
-            }
-            _ => writer.request(&words),
-        }
+        session
+            .server
+            .scripts
+            .write_call(&mut writer, command, args);
         if is_script(command) {
             writer.request(&["EXEC"]);
         }

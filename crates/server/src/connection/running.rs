@@ -1,18 +1,17 @@
 //! How a connection has its commands run: over the turn of its thread, as a unit, after a wait, or on a thread of
 //! their own.
 
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use cairn_engine::Moment;
 use cairn_resp::Reply;
-use cairn_store::{Error, Region, Request};
+use cairn_store::{Error, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, Gone, MOST_WAITS_FOR_COMMITS, error_reply};
+use super::{AwaitedReply, Connection, Gone, MOST_WAITS_FOR_COMMITS, error_reply};
 use crate::blocked::{Ending, Place};
-use crate::cluster::gate::{self, Patience, Unready};
+use crate::cluster::gate::{self, CaughtUp, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
@@ -39,6 +38,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && let Some(target) = self.elsewhere(command, &args)
             && self.forward(command, &args, target).await?
         {
+            return Ok(());
+        }
+        if command.walks_keys && !self.confirm_all().await? {
             return Ok(());
         }
         match command.handler {
@@ -116,7 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return self.run_in_turn(&Call { args, ..call }).await;
                     }
                 }
-                self.run_in_turn(&call).await
+                self.run_in_turn(&call).await?;
+                if let Some(tracker) = &self.session.tracker {
+                    tracker.has_read(&self.session.server, command, &call.args);
+                }
+                Ok(())
             }
         }
     }
@@ -129,6 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             database: self.session.database,
             protocol: self.session.protocol,
             client: self.session.client.id,
+            by_tls: self.session.client.is_encrypted,
             from_replica: None,
         }
     }
@@ -167,19 +174,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn catch_up(&mut self, command: &Command, args: &Args<'_>) -> Result<Replica, Gone> {
         let server = self.session.server.clone();
         let region = match route::of_read(&server, command, args) {
-            Ok(region) if !region.is_led() => region,
+            Some(region) if !region.is_led() => region,
             // The rest finds out.
             _ => return Ok(Replica::Ready(None)),
         };
         self.leave_turn().await;
         let client = self.session.client.clone();
         let _busy = client.work();
-        let has_caught_up = gate::catch_up(&server, region.id()).await;
+        let caught_up = gate::catch_up(&server, region.clone()).await;
         self.resumed = Moment::now();
-        if has_caught_up || region.is_led() {
-            return Ok(Replica::Ready(Some(region)));
+        if caught_up.is_some() || region.is_led() {
+            return Ok(Replica::Ready(caught_up));
         }
-        let elsewhere = route::of_call(&server, command, args).err();
+        let elsewhere = route::of_call(&server, command, args, client.is_encrypted).err();
         let error = elsewhere.map_or(Error::fixed(DOWN), Error::from);
         self.write_reply(error_reply(error))?;
         Ok(Replica::Refused)
@@ -217,6 +224,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(()) => Ok(true),
             Err(error) => self.write_reply(error_reply(error)).map(|()| false),
         }
+    }
+
+    /// Makes sure that nobody else leads what this node believes to lead; false if that was answered, since it cannot be
+    /// told in time.
+    async fn confirm_all(&mut self) -> Result<bool, Gone> {
+        let server = self.session.server.clone();
+        let mut patience = Patience::default();
+        while let Err(unready) = gate::all_confirmed(&server, &patience) {
+            if !self.wait_until_ready(unready, &mut patience).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn run_in_turn(&mut self, call: &Call<'_>) -> Result<(), Gone> {
@@ -312,7 +332,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The reply that begins here is to be sent when the turn is committed.
     fn await_outcome(&mut self, start: usize) {
         if let Some(outcome) = self.worker.outcome() {
-            self.gulp.add(start..self.output.len(), outcome);
+            let reply = AwaitedReply {
+                place: start..self.output.len(),
+                slot: self.worker.slot(),
+            };
+            self.gulp.add(reply, outcome);
         }
     }
 
@@ -425,6 +449,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             database,
             protocol,
             client,
+            by_tls,
             ..
         } = call;
         let result = blocking(move || {
@@ -435,6 +460,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database,
                     protocol,
                     client,
+                    by_tls,
                     // It would keep the replica from following for too long.
                     from_replica: None,
                 };
@@ -483,8 +509,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Poll::Ready(ending) = place.waiter.poll(context) {
                     return Poll::Ready(Ok(Some(ending)));
                 }
-                // What it sends meanwhile runs later; that it has gone is to be known now.
-                if let Poll::Ready(gone) = self.poll_gone(context) {
+                // What it sends meanwhile runs later; that it has gone is to be known now. Who was served at the last moment
+                // is still told so.
+                if let Poll::Ready(gone) = self.poll_gone(context)
+                    && place.give_up()
+                {
                     return Poll::Ready(Err(gone));
                 }
                 // What comes with its own element comes behind that.
@@ -516,11 +545,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match ending {
             Ending::Served(reply) => self.output.extend_from_slice(&reply),
             Ending::Left => self.write_reply(Reply::NullArray)?,
-            Ending::Unblocked { with_error: false } => self.write_reply(Reply::NullArray)?,
-            Ending::Unblocked { with_error: true } => {
-                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-                self.write_reply(Reply::error(text))?;
-            }
+            Ending::Unblocked(unblock) => self.write_reply(unblock.reply())?,
             Ending::Retry => return Ok(false),
         }
         Ok(true)
@@ -530,7 +555,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// Whether a command may read from a replica.
 enum Replica {
     /// From this one; none if this node leads, or does not have any.
-    Ready(Option<Arc<Region>>),
+    Ready(Option<CaughtUp>),
     /// That was answered: it cannot be told whether it is of the past.
     Refused,
 }

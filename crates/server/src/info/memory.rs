@@ -62,8 +62,9 @@ pub(super) fn section(server: &Server, report: &mut Report) -> Result<()> {
         report.field(&format!("{name}_ratio"), two_digits(ratio(of, to)));
         report.field(&format!("{name}_bytes"), of as i64 - to as i64);
     }
+    let cached = server.store.engine().cached_bytes();
+    report.field("mem_not_counted_for_evict", cached);
     report.zeros(&[
-        "mem_not_counted_for_evict",
         "mem_replication_backlog",
         "mem_total_replication_buffers",
         "mem_clients_slaves",

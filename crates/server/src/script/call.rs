@@ -160,8 +160,12 @@ impl Call {
         let may_write = Flags::may_write(flags, self.is_read_only).map_err(Error::reply)?;
         let may_grow = flags.is_some_and(|flags| flags.contains(Flags::ALLOW_OOM));
         // A script that says what it does is judged before it begins, others when they do it.
-        if flags.is_some() && may_write && !may_grow {
-            session.server.store.check_room()?;
+        if flags.is_some() && may_write {
+            let shortages = &session.server.shortages;
+            shortages.check_replicas()?;
+            if !may_grow {
+                shortages.check_room()?;
+            }
         }
         Ok(Permits {
             may_write,
@@ -194,8 +198,8 @@ impl Call {
             let (name, words) = (found.name().to_vec(), self.words.clone());
             server.scripts.running.enter(found.kind(), name, words)
         });
-        let mut host = ScriptHost::new(scope, permits, listed.as_ref());
         let (keys, arguments) = (self.keys(), self.arguments());
+        let mut host = ScriptHost::new(scope, keys, permits, listed.as_ref());
         let value = match found {
             Found::Script(script) => engine.eval(script, keys, arguments, &mut host),
             Found::Function { library, name, .. } => {

@@ -118,6 +118,9 @@ pub fn seen_by(scope: &Scope<'_>) -> Arc<View> {
     }
 }
 
+/// What a transaction in a cluster is told that has both: they are kept in different regions, and it is one batch of one.
+const NOT_WITH_KEYS: &str = "ERR functions are not changed together with keys in a cluster: send it in a transaction of its own";
+
 /// FUNCTION LOAD, DELETE, FLUSH or RESTORE.
 pub enum Change {
     Load { code: Vec<u8>, replaces: bool },
@@ -139,6 +142,10 @@ impl Unit for Change {
             return Err(Error::TooLong);
         }
         let server = scope.session.server.clone();
+        if scope.txn.region().id() != server.store.home().id() {
+            Writer::new(out, scope.session.protocol).error(NOT_WITH_KEYS);
+            return Ok(());
+        }
         // Another node may have led, and changed them.
         if server.store.is_replicated() && scope.functions.is_none() {
             load(&server)?;

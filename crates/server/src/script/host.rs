@@ -22,12 +22,14 @@ use crate::unit::Scope;
 #[derive(Clone, Copy, Debug)]
 pub struct Permits {
     pub may_write: bool,
-    /// May let the data grow when the disk is almost full.
+    /// May let the data grow when the disk is almost full, or more memory is used than should be.
     pub may_grow: bool,
 }
 
 pub struct ScriptHost<'a, 's> {
     scope: &'a mut Scope<'s>,
+    /// The keys that it was called with.
+    declared: &'a [Vec<u8>],
     permits: Permits,
     /// Until when it may run here; none where it may take its time.
     deadline: Option<Instant>,
@@ -72,12 +74,14 @@ enum Kept {
 impl<'a, 's> ScriptHost<'a, 's> {
     pub fn new(
         scope: &'a mut Scope<'s>,
+        declared: &'a [Vec<u8>],
         permits: Permits,
         listed: Option<&'a Listed<'a>>,
     ) -> ScriptHost<'a, 's> {
         ScriptHost {
             deadline: scope.deadline(),
             scope,
+            declared,
             permits,
             listed,
             protocol: Protocol::Resp2,
@@ -145,11 +149,18 @@ impl<'a, 's> ScriptHost<'a, 's> {
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
+        let shortages = &self.scope.session.server.shortages;
         // What has begun to write is not stopped half-way.
-        if command.has(Flag::DenyOom) && !self.permits.may_grow && !self.has_written {
-            self.scope.session.server.store.check_room()?;
+        if self.has_written || !shortages.are_any() {
+            return Ok(());
         }
-        Ok(())
+        if writes {
+            shortages.check_replicas()?;
+        }
+        match command.has(Flag::DenyOom) && !self.permits.may_grow {
+            true => shortages.check_room(),
+            false => Ok(()),
+        }
     }
 
     /// Whether it may go on at this moment.
@@ -187,7 +198,7 @@ impl Host for ScriptHost<'_, '_> {
             self.listed.inspect(|listed| listed.writes());
         }
         let is_patient = self.scope.is_patient();
-        let reply = self.scope.call(command, &args);
+        let reply = self.scope.call_in_script(command, &args, self.declared);
         let reply = reply.and_then(|reply| to_value(reply, self.protocol, is_patient));
         let value = reply.map_err(|error| self.break_off(error))?;
         let error = match &value {

@@ -1,6 +1,7 @@
 //! Telling clients that their copies are outdated.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use cairn_resp::{Protocol, Writer};
 
@@ -11,16 +12,30 @@ use crate::server::Server;
 /// The channel of those who listen by the old protocol.
 const CHANNEL: &str = "__redis__:invalidate";
 
-/// What one commit made outdated: each key once, with the client that changed it last.
+/// What one commit made outdated: each key once, with the client that changed it last, in the order of their changes.
 #[derive(Default)]
 pub struct Outdated {
-    keys: BTreeMap<Box<[u8]>, Option<u64>>,
+    keys: Vec<Change>,
+    /// Where in that order a key is.
+    places: HashMap<Box<[u8]>, usize>,
     everything: bool,
+}
+
+struct Change {
+    key: Box<[u8]>,
+    by: Option<u64>,
 }
 
 impl Outdated {
     pub fn add(&mut self, key: Box<[u8]>, by: Option<u64>) {
-        self.keys.insert(key, by);
+        match self.places.entry(key) {
+            Entry::Occupied(place) => self.keys[*place.get()].by = by,
+            Entry::Vacant(place) => {
+                let key = place.key().clone();
+                place.insert(self.keys.len());
+                self.keys.push(Change { key, by });
+            }
+        }
     }
 
     pub fn add_all(&mut self) {
@@ -39,7 +54,7 @@ impl Outdated {
             return;
         }
         tell_by_prefix(server, &self.keys);
-        for (key, by) in &self.keys {
+        for Change { key, by } in &self.keys {
             tell_readers(server, key, *by);
         }
     }
@@ -60,30 +75,31 @@ fn tell_readers(server: &Server, key: &[u8], by: Option<u64>) {
     }
 }
 
-fn tell_reader(server: &Server, client: &Client, key: &[u8]) {
+pub(super) fn tell_reader(server: &Server, client: &Client, key: &[u8]) {
     if client.tracking.is_on() && !client.tracking.is_by_prefix() {
         send(server, client, Content::Keys(&[key]));
     }
 }
 
-/// Those who asked for prefixes get one message for all keys of a commit.
-fn tell_by_prefix(server: &Server, keys: &BTreeMap<Box<[u8]>, Option<u64>>) {
+/// Those who asked for prefixes get one message for all keys of a commit, in the order of their bytes.
+fn tell_by_prefix(server: &Server, changes: &[Change]) {
     let mut concerned = Vec::new();
     for (prefix, clients) in &*server.tracking.prefixes.lock() {
-        let begins_so = |key: &[u8]| key.starts_with(prefix);
-        let keys: Vec<_> = keys.iter().filter(|(key, _)| begins_so(key)).collect();
-        if !keys.is_empty() {
-            concerned.push((keys, clients.clone()));
+        let begins_so = |change: &&Change| change.key.starts_with(prefix);
+        let changes: Vec<&Change> = changes.iter().filter(begins_so).collect();
+        if !changes.is_empty() {
+            concerned.push((changes, clients.clone()));
         }
     }
-    for (keys, clients) in concerned {
+    for (changes, clients) in concerned {
         for id in clients {
             let Some(client) = server.clients.get(id) else {
                 continue;
             };
-            let is_own = |by: &Option<u64>| client.tracking.is_spared() && *by == Some(id);
-            let others = keys.iter().filter(|(_, by)| !is_own(by));
-            let names: Vec<&[u8]> = others.map(|(key, _)| &***key).collect();
+            let is_own = |change: &Change| client.tracking.is_spared() && change.by == Some(id);
+            let others = changes.iter().filter(|change| !is_own(change));
+            let mut names: Vec<&[u8]> = others.map(|change| &*change.key).collect();
+            names.sort_unstable();
             if !names.is_empty() {
                 send(server, &client, Content::Keys(&names));
             }

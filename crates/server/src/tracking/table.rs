@@ -25,10 +25,12 @@ impl Table {
         self.items
     }
 
-    pub fn add(&mut self, name: &[u8], client: u64) {
+    /// Whether it had not read it before.
+    pub fn add(&mut self, name: &[u8], client: u64) -> bool {
         if let Some(entry) = self.readers.get_mut(name) {
-            self.items += usize::from(entry.clients.insert(client));
-            return;
+            let is_new = entry.clients.insert(client);
+            self.items += usize::from(is_new);
+            return is_new;
         }
         let age = self.next;
         self.next += 1;
@@ -36,6 +38,7 @@ impl Table {
         let clients = BTreeSet::from([client]);
         self.readers.insert(name.into(), Entry { age, clients });
         self.items += 1;
+        true
     }
 
     /// Forgets a key, and tells who has read it.
@@ -76,10 +79,11 @@ mod tests {
             table.add(name.as_bytes(), client);
         }
         assert_eq!((table.len(), table.items()), (3, 4));
+        assert!(!table.add(b"b", 1) && table.add(b"b", 2));
         let oldest = table.take_oldest(2);
         assert_eq!(oldest, Some(((*b"a").into(), BTreeSet::from([1, 2]))));
         assert_eq!(table.take_oldest(2), None);
-        assert_eq!(table.take(b"b"), BTreeSet::from([1]));
+        assert_eq!(table.take(b"b"), BTreeSet::from([1, 2]));
         assert_eq!(table.take(b"b"), BTreeSet::new());
         table.add(b"b", 4);
         assert_eq!(

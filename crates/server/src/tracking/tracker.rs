@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::invalidation::tell_reader;
 use super::{BY_PREFIX, ON, SPARED, Tracking};
 use crate::client::Client;
 use crate::command::{Args, Command, Flag};
+use crate::server::Server;
 
 /// Whether what it reads is remembered without being said so, or only if it says so, or unless it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,16 +69,43 @@ impl Tracker {
 
     /// The client is about to run this command.
     pub fn read(&self, command: &Command, args: &Args<'_>) {
+        if self.keeps(command) {
+            command.keys.visit(args, |name, _| {
+                self.all.remember(self.client.id, name);
+            });
+        }
+    }
+
+    /// The client has run it, and has its reply. Whoever changed a key meanwhile has told the client of it, perhaps before that
+    /// reply, and has forgotten it: then the client is told again, and the next change concerns it too.
+    pub fn has_read(&self, server: &Server, command: &Command, args: &Args<'_>) {
+        if self.keeps(command) {
+            command.keys.visit(args, |name, _| {
+                if self.all.remember(self.client.id, name) {
+                    tell_reader(server, &self.client, name);
+                }
+            });
+        }
+    }
+
+    /// A script of the client's is, which was called with these keys. As far as the client knows, it reads all of them, and
+    /// nothing else.
+    pub fn read_in_script(&self, command: &Command, declared: &[Vec<u8>]) {
+        if self.keeps(command) {
+            for name in declared {
+                self.all.remember(self.client.id, name);
+            }
+        }
+    }
+
+    /// Whether what the command reads is to be remembered.
+    fn keeps(&self, command: &Command) -> bool {
         let is_wanted = match self.asked {
             Asked::Always => true,
             Asked::IfSaid => self.is_said,
             Asked::UnlessSaid => !self.is_said,
         };
-        if is_wanted && command.has(Flag::ReadOnly) && !self.client.tracking.is_by_prefix() {
-            command.keys.visit(args, |name, _| {
-                self.all.remember(self.client.id, name);
-            });
-        }
+        is_wanted && command.has(Flag::ReadOnly) && !self.client.tracking.is_by_prefix()
     }
 
     /// What was said holds for one command, and those between MULTI and EXEC count as one.

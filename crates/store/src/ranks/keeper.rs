@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_encoding::count;
-use cairn_encoding::row::{self, RowKey};
+use cairn_encoding::row::RowKey;
 use cairn_encoding::system::SystemKey;
 use cairn_engine::Family;
 
@@ -75,15 +75,19 @@ impl Store {
         let Some(region) = regions.of_row(metadata_key).filter(|of| of.is_led()) else {
             return Ok(None);
         };
-        // If there are many young rows, a walk has them drained first. Nobody shall wait for that at the latch.
-        let end = row::prefix_end(metadata_key).unwrap_or_default();
-        for family in [Family::Data, Family::ZsetScore] {
-            drop(self.engine().background_rows(family, metadata_key, &end));
-        }
         let mut request = Request::default();
         request.add(name, Mode::Exclusive);
         // The transaction comes first: it is of the term in which the latch was asked for.
         let mut txn = WriteTxn::new(self.clone(), region.clone(), Patience::Background);
+        // If it has many young rows, a walk has them drained first. Nobody shall wait for that at the latch.
+        txn.begin(0);
+        if let Some(unlatched) = Collection::find(&txn, Key::new(index, name))? {
+            let order = unlatched.order();
+            let walk = self
+                .engine()
+                .background_rows(order.family, &order.lower, &order.upper);
+            drop(walk);
+        }
         let held = self.latches().acquire_blocking(request);
         txn.begin(0);
         // Asked first: a database that was flushed stays listed until its keys are gone.

@@ -1,7 +1,7 @@
 //! Taking members out at random.
 //!
-//! One member comes from a pool that was drawn on a walk over all of them, or, if they are very many and counted,
-//! from its rank. A handful is collected, on a walk or by ranks, and its rows are deleted. Members by the million are neither collected nor
+//! One member comes from a pool that was drawn on a walk over all of them, or, if they are more than find room there and
+//! counted, from its rank. A handful is collected, on a walk or by ranks, and its rows are deleted. Members by the million are neither collected nor
 //! deleted one by one: the members that stay are written as a new version of the set, ahead of the commit
 //! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
 //! the same choice again.
@@ -25,6 +25,8 @@ const ONE_BY_ONE: u64 = 128;
 const SHORT_WALK: u64 = 16 * 1024;
 /// To walk over a larger one takes so long that members are drawn by their ranks, once these are known.
 const LONG_WALK: u64 = 128 * 1024;
+/// What a member takes in the pool, for all that is known before the walk.
+const LIKELY_BYTES: u64 = 64;
 
 /// What was taken out.
 pub enum Popped {
@@ -53,6 +55,7 @@ impl Set {
             let queues = txn.store().queues();
             let Some(member) = queues.take_any(self.0.key(), self.0.version()) else {
                 if self.len() > LONG_WALK
+                    && !self.fits_in_pool(txn)
                     && let Some(member) = self.take_by_rank(txn)?
                 {
                     return Ok(member);
@@ -69,6 +72,12 @@ impl Set {
                 return Ok(member);
             }
         }
+    }
+
+    /// Whether one walk is enough for all pops to come: nothing has to be counted for them then.
+    fn fits_in_pool(&self, txn: &ReadTxn) -> bool {
+        let room = txn.store().queues().room(self.0.key()) as u64;
+        !self.0.is_counted() && self.len().saturating_mul(LIKELY_BYTES) <= room
     }
 
     /// Takes out a member, if they are counted.

@@ -183,6 +183,7 @@ fn a_store_that_was_stopped_forgets_nothing_that_is_alive() {
         hset(txn, "dead", fields(100));
         hset(txn, "alive", fields(100));
     });
+    fixture.store().engine().flush().unwrap();
     fixture.write(|txn| del(txn, "dead"));
     fixture.restart();
     assert_eq!(fixture.count_in(Family::Data), 200);

@@ -232,6 +232,7 @@ fn counts_go_with_what_they_count() {
     hash.collection().jumps(&txn, 1, false).unwrap();
     while store.keep_ranks().unwrap() {}
     assert!(count_rows(&store) > 512);
+    store.engine().flush().unwrap();
     let mut txn = begin(&store);
     keys::delete(&mut txn, b"hash").unwrap();
     store.commit_blocking(&mut txn).unwrap();

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use cairn_encoding::system::{SystemKey, SystemKind, value};
 use cairn_engine::LOCAL_REGION;
-use cairn_store::{Background, End, Family, List, Pace, Set, WriteTxn, databases, legacy};
+use cairn_store::{
+    Background, End, Expiry, Family, List, Pace, Set, WriteTxn, databases, legacy, string,
+};
 
 use crate::support::*;
 
@@ -72,6 +74,7 @@ fn large_dead_versions_are_dropped_and_small_ones_beside_them_go_too() {
             zadd(txn, "zset", f64::from(n), &format!("member {n}"));
         }
     });
+    fixture.store().engine().flush().unwrap();
     fixture.write(|txn| {
         for name in ["large", "small", "zset"] {
             del(txn, name);
@@ -108,6 +111,7 @@ fn a_staged_version_is_not_dead_yet() {
         txn.put(Family::Meta, &staging.encode(), staged_for);
         staging.encode()
     });
+    fixture.store().engine().flush().unwrap();
     reclaim(&fixture, Family::Data, 10);
     assert_eq!(fixture.count_in(Family::Data), 600);
     fixture.write(|txn| txn.delete(Family::Meta, &staging));
@@ -122,6 +126,7 @@ fn the_log_is_synced_before_anything_is_dropped() {
     let synced = || ticker(fixture.store(), "rocksdb.wal.synced");
     let try_out = |what: &str, kill: fn(&mut WriteTxn), reclaim: fn(&Fixture)| {
         fixture.write(|txn| hset(txn, "hash", fields(600)));
+        fixture.store().engine().flush().unwrap();
         fixture.write(kill);
         let before = synced();
         reclaim(&fixture);
@@ -215,6 +220,7 @@ fn large_dead_versions_that_someone_told_of_are_dropped_without_a_search() {
             zadd(txn, "zset", f64::from(n), &format!("member {n}"));
         }
     });
+    fixture.store().engine().flush().unwrap();
     fixture.write(|txn| {
         for name in ["large", "small", "zset"] {
             del(txn, name);
@@ -223,12 +229,49 @@ fn large_dead_versions_that_someone_told_of_are_dropped_without_a_search() {
         del(txn, "undone");
         txn.undo();
     });
+    // That they are dead has to be in RocksDB first.
+    assert!(!fixture.store().reclaim_noted().unwrap());
+    fixture.store().engine().sync().unwrap();
     while fixture.store().reclaim_noted().unwrap() {}
     // The small one lies in the file that is compacted.
     assert_eq!(fixture.count_in(Family::Data), 600);
     assert_eq!(fixture.count_in(Family::ZsetScore), 0);
     assert_eq!(fixture.store().reclaimer().versions(), 3);
     fixture.read(|txn| assert_eq!(hgetall(txn, "undone").len(), 600));
+}
+
+/// Neither a drain nor the reclaimer brings to RocksDB what has died before its time had come.
+#[test]
+fn what_dies_young_is_never_written() {
+    let mut fixture = Fixture::new();
+    fixture.write(|txn| {
+        hset(txn, "deleted", fields(600));
+        hset(txn, "replaced", fields(600));
+        hset(txn, "kept", fields(5));
+        push(txn, 100);
+    });
+    fixture.write(|txn| {
+        del(txn, "deleted");
+        string::set(txn, b"replaced", b"value", Expiry::Never).unwrap();
+        let mut list = List::open(txn, b"list").unwrap();
+        list.trim(10..30);
+        list.save(txn);
+    });
+    assert!(!fixture.store().reclaim_noted().unwrap());
+    assert_eq!(fixture.count_in(Family::Data), 600 + 600 + 5 + 100);
+    fixture.store().engine().sync().unwrap();
+    assert_eq!(fixture.count_in(Family::Data), 5 + 20);
+    while fixture.store().reclaim_noted().unwrap() {}
+    assert_eq!(fixture.store().reclaimer().versions(), 0);
+    // The indexes are used again.
+    fixture.write(|txn| push(txn, 100));
+    fixture.restart();
+    fixture.read(|txn| {
+        let list = List::open(txn, b"list").unwrap();
+        assert_eq!(&*list.get(txn, 0).unwrap(), b"10");
+        assert_eq!(&*list.get(txn, 20).unwrap(), b"0");
+        assert_eq!(hgetall(txn, "kept").len(), 5);
+    });
 }
 
 fn push(txn: &mut WriteTxn, count: u32) {
@@ -247,6 +290,7 @@ fn what_is_left_of_a_list_that_lost_most_of_it_need_not_be_searched_for() {
             list.trim(range);
             list.save(txn);
         });
+        fixture.store().engine().sync().unwrap();
         let is_noted = fixture.store().reclaim_noted().unwrap();
         (is_noted, fixture.count_in(Family::Data))
     };
@@ -297,6 +341,7 @@ fn a_compaction_is_given_up_when_the_background_ends() {
     let fixture = Fixture::new();
     let store = fixture.store();
     fixture.write(|txn| hset(txn, "hash", fields(600)));
+    store.engine().flush().unwrap();
     fixture.write(|txn| del(txn, "hash"));
     store.engine().flush().unwrap();
     let compact = || {

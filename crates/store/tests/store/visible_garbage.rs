@@ -48,6 +48,7 @@ fn dead_rows_are_counted_when_they_die_and_when_they_go() {
         string::set(txn, b"string", &[1; 100_000], Expiry::Never).unwrap();
         push(txn, 50);
     });
+    fixture.store().engine().sync().unwrap();
     let living = rows(&fixture);
     assert_eq!(living, 5 + 100 + 700 + 2 * 30 + 7 + 50);
     fixture.write(|txn| {
@@ -68,6 +69,7 @@ fn dead_rows_are_counted_when_they_die_and_when_they_go() {
     assert!(seen.orphaned_bytes > 100_000 + (dead - 7) * 30);
 
     // Others may lie in the same files, and go with it.
+    fixture.store().engine().sync().unwrap();
     fixture.store().reclaim_noted().unwrap();
     let seen = garbage(&fixture);
     let left = rows(&fixture) - 5 - 20;
@@ -89,6 +91,7 @@ fn dead_rows_are_counted_when_they_die_and_when_they_go() {
 fn what_a_plain_set_leaves_behind_is_found_by_a_search() {
     let fixture = Fixture::new();
     fixture.write(|txn| hset(txn, "hash", fields(100)));
+    fixture.store().engine().flush().unwrap();
     fixture.write(|txn| string::set(txn, b"hash", b"value", Expiry::Never).unwrap());
     assert_eq!(garbage(&fixture).orphaned_rows, 0);
     search(&fixture);

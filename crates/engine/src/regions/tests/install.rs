@@ -123,9 +123,9 @@ fn what_was_interrupted_is_begun_anew() {
     }
 }
 
-/// The files are gone, or damaged: what is half there is removed.
+/// The files are gone, or damaged: what is half there is told to be lost, until it is removed.
 #[test]
-fn a_mark_without_its_files_removes_the_region() {
+fn a_region_whose_snapshot_has_vanished_half_way_is_lost() {
     for damaged in ["installation", "metadata-000000.sst"] {
         let (_sender_dir, sender, dir, receiver) = nodes();
         let other = rows(&receiver, OTHER);
@@ -142,7 +142,13 @@ fn a_mark_without_its_files_removes_the_region() {
             .join(REGION.to_string())
             .join(damaged);
         fs::write(file, b"damage").unwrap();
+        // Whoever opens it may crash before its log is destroyed.
+        for _ in 0..2 {
+            let receiver = open(dir.path());
+            assert_eq!(receiver.lost(), &BTreeSet::from([REGION]));
+        }
         let receiver = open(dir.path());
+        receiver.remove(REGION).unwrap();
         assert_eq!(rows(&receiver, REGION), []);
         assert_eq!(receiver.applied(REGION).unwrap(), Applied::default());
         assert_eq!(receiver.durable(REGION), None);
@@ -150,6 +156,8 @@ fn a_mark_without_its_files_removes_the_region() {
         let incoming = send(&sender, &receiver, REGION).unwrap();
         receiver.install(&at(50), incoming).unwrap();
         assert_eq!(rows(&receiver, REGION), rows(&sender, REGION));
+        drop(receiver);
+        assert!(open(dir.path()).lost().is_empty());
     }
 }
 

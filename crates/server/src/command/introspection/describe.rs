@@ -205,7 +205,8 @@ fn document(command: &'static Command) -> Reply {
         ("group".into(), about.group.into()),
         ("complexity".into(), about.complexity.into()),
     ];
-    if command.has(Flag::Debugging) && command.about.group == "server" {
+    let is_internal = command.has(Flag::Debugging) || command.has(Flag::Asking);
+    if is_internal && command.about.group == "server" {
         fields.push((
             "doc_flags".into(),
             simple_set(["syscmd".into()].into_iter()),

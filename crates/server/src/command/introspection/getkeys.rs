@@ -27,7 +27,12 @@ pub fn keys_and_flags(_: &mut Session, args: &Args) -> Result<Reply> {
 
 fn named_keys<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>> {
     let command = lookup(call).ok_or(Error::fixed("ERR Invalid command specified"))?;
-    if command.keys.0.is_empty() {
+    if command
+        .keys
+        .0
+        .iter()
+        .all(|spec| spec.access == Access::NotKey)
+    {
         return Err(Error::fixed("ERR The command has no key arguments"));
     }
     if !command.accepts(call.len()) {

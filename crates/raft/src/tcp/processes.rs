@@ -1,0 +1,215 @@
+//! Which process each node is, as far as this one has heard.
+//!
+//! A node is one process at a time. Whoever starts one on a copy of another's directory has two that vote under one number,
+//! and whoever puts an old copy in the place of a directory has one that has forgotten what it promised. Neither can be told
+//! from within. But a directory counts how often it was started, and a process has a number that it made up: so others see
+//! that a node began anew, that it went back, or that there are two of it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::handshake::refused;
+
+/// A process that has a connection and says nothing for so long may be gone: nodes tell of themselves several times in a second.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// A run of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How often its directory was started until then.
+    pub starts: u64,
+    /// Tells it from others that began in the same way.
+    pub number: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Processes(Mutex<BTreeMap<u64, Process>>);
+
+struct Process {
+    run: Run,
+    connections: usize,
+    /// Counts what was heard of it.
+    heard: Arc<AtomicU64>,
+    /// True once another has taken its place.
+    is_over: watch::Sender<bool>,
+}
+
+/// A connection with a process, for as long as it exists.
+pub(super) struct Presence {
+    processes: Arc<Processes>,
+    node: u64,
+    run: Run,
+    heard: Arc<AtomicU64>,
+    is_over: watch::Receiver<bool>,
+}
+
+impl Presence {
+    /// To be raised with all that is heard.
+    pub(super) fn heard(&self) -> Arc<AtomicU64> {
+        self.heard.clone()
+    }
+
+    /// Waits until another process is the node.
+    pub(super) async fn over(&self) -> io::Error {
+        let mut is_over = self.is_over.clone();
+        // If nobody can tell any more, the node has been forgotten.
+        is_over.wait_for(|is_over| *is_over).await.ok();
+        refused("another process has taken its place")
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut processes = self.processes.0.lock();
+        if let Some(process) = processes.get_mut(&self.node)
+            && process.run == self.run
+        {
+            process.connections -= 1;
+        }
+    }
+}
+
+impl Processes {
+    /// A connection with a node that says that it is this run of it; an error if it cannot be.
+    pub(super) async fn meet(self: &Arc<Self>, node: u64, run: Run) -> io::Result<Presence> {
+        let before = match self.enter(node, run, None)? {
+            Ok(presence) => return Ok(presence),
+            Err(before) => before,
+        };
+        sleep(SILENCE).await;
+        let entered = self.enter(node, run, Some(before))?;
+        entered.map_err(|_| {
+            refused(&format!(
+                "another process runs as node {node}: two must not have the same directory, or copies of it"
+            ))
+        })
+    }
+
+    /// What was heard of another process that may still run, if there is one of which more was heard than `before`.
+    fn enter(
+        self: &Arc<Self>,
+        node: u64,
+        run: Run,
+        before: Option<(Run, u64)>,
+    ) -> io::Result<Result<Presence, (Run, u64)>> {
+        let mut processes = self.0.lock();
+        let process = processes.entry(node).or_insert_with(|| Process::new(run));
+        if process.run != run {
+            if run.starts <= process.run.starts {
+                return Err(refused(&format!(
+                    "node {node} was started from an old copy of its directory, or a second time from one: remove it from the \
+                     cluster, and add it again with an empty directory"
+                )));
+            }
+            let heard = (process.run, process.heard.load(Ordering::Relaxed));
+            if process.connections > 0 && before != Some(heard) {
+                return Ok(Err(heard));
+            }
+            process.is_over.send_replace(true);
+            *process = Process::new(run);
+        }
+        process.connections += 1;
+        Ok(Ok(Presence {
+            processes: self.clone(),
+            node,
+            run,
+            heard: process.heard.clone(),
+            is_over: process.is_over.subscribe(),
+        }))
+    }
+}
+
+impl Process {
+    fn new(run: Run) -> Process {
+        Process {
+            run,
+            connections: 0,
+            heard: Arc::default(),
+            is_over: watch::Sender::new(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use openraft::rt::AsyncRuntime;
+
+    use super::*;
+    use crate::runtime::Runtime;
+
+    fn run(starts: u64, number: u64) -> Run {
+        Run { starts, number }
+    }
+
+    #[test]
+    fn a_node_that_starts_again_is_let_in() {
+        Runtime::run(async {
+            let processes = Arc::new(Processes::default());
+            let first = processes.meet(1, run(1, 10)).await.unwrap();
+            let second = processes.meet(1, run(1, 10)).await.unwrap();
+            drop((first, second));
+            let again = processes.meet(1, run(2, 20)).await.unwrap();
+            processes.meet(2, run(1, 30)).await.unwrap();
+            drop(again);
+            processes.meet(1, run(7, 40)).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn what_was_started_from_an_old_copy_is_refused() {
+        Runtime::run(async {
+            let processes = Arc::new(Processes::default());
+            drop(processes.meet(1, run(5, 10)).await.unwrap());
+            for old in [run(4, 20), run(5, 30)] {
+                let refused = processes.meet(1, old).await.err().unwrap();
+                assert!(refused.to_string().contains("an old copy"), "{refused}");
+            }
+            processes.meet(1, run(6, 40)).await.unwrap();
+        });
+    }
+
+    /// A copy of the directory of a process that runs was started once more than that was.
+    #[test]
+    fn a_second_process_is_refused_while_the_first_is_heard() {
+        Runtime::run(async {
+            let processes = Arc::new(Processes::default());
+            let first = processes.meet(1, run(5, 10)).await.unwrap();
+            let heard = first.heard();
+            let speaking = tokio::spawn(async move {
+                loop {
+                    heard.fetch_add(1, Ordering::Relaxed);
+                    sleep(SILENCE / 4).await;
+                }
+            });
+            let refused = processes.meet(1, run(6, 20)).await.err().unwrap();
+            assert!(
+                refused
+                    .to_string()
+                    .contains("another process runs as node 1"),
+                "{refused}"
+            );
+            // It has stopped, without closing its connection.
+            speaking.abort();
+            let second = processes.meet(1, run(6, 20)).await.unwrap();
+            assert!(
+                first
+                    .over()
+                    .await
+                    .to_string()
+                    .contains("has taken its place")
+            );
+            drop(first);
+            // Its connection does not count for the other.
+            assert!(processes.meet(1, run(5, 10)).await.is_err());
+            drop(second);
+        });
+    }
+}

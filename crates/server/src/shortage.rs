@@ -1,0 +1,131 @@
+//! What the server is short of, so that it refuses commands: room on the disk, memory, replicas.
+//!
+//! Every command looks whether there is anything of the kind, by one load. Whom it concerns is asked only then.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use cairn_engine::Memory;
+use cairn_store::{Error, Result};
+
+use crate::server::Server;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Shortage {
+    /// See `space`.
+    Disk = 1,
+    /// More is used than `maxmemory`, and nothing may be evicted.
+    Memory = 1 << 1,
+    /// There are not `min-replicas-to-write` of them.
+    Replicas = 1 << 2,
+}
+
+#[derive(Default)]
+pub struct Shortages(AtomicU8);
+
+impl Shortages {
+    #[inline]
+    pub fn are_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    pub fn note(&self, shortage: Shortage, is_short: bool) {
+        let bit = shortage as u8;
+        match is_short {
+            true => self.0.fetch_or(bit, Ordering::Relaxed),
+            false => self.0.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    fn has(&self, shortage: Shortage) -> bool {
+        self.0.load(Ordering::Relaxed) & shortage as u8 != 0
+    }
+
+    /// For what needs memory, be it only to be queued.
+    pub fn check_memory(&self) -> Result<()> {
+        match self.has(Shortage::Memory) {
+            true => Err(Error::fixed(
+                "OOM command not allowed when used memory > 'maxmemory'.",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// For what may let the data grow.
+    pub fn check_room(&self) -> Result<()> {
+        self.check_memory()?;
+        match self.has(Shortage::Disk) {
+            true => Err(Error::DISK_FULL),
+            false => Ok(()),
+        }
+    }
+
+    /// For what writes.
+    pub fn check_replicas(&self) -> Result<()> {
+        match self.has(Shortage::Replicas) {
+            true => Err(Error::fixed(
+                "NOREPLICAS Not enough good replicas to write.",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Looks whether the server is short of what the configuration asks for: now and then, and when that has changed.
+pub fn look(server: &Server) {
+    let shortages = &server.shortages;
+    shortages.note(Shortage::Memory, lacks_memory(server));
+    shortages.note(Shortage::Replicas, lacks_replicas(server));
+}
+
+fn number(server: &Server, parameter: &'static str) -> u64 {
+    server.config.text(parameter).parse().unwrap_or(0)
+}
+
+fn lacks_memory(server: &Server) -> bool {
+    let limit = number(server, "maxmemory");
+    // Any other policy asks for room to be made, and no memory would be free if keys were deleted: they are on disk.
+    if limit == 0 || server.config.text("maxmemory-policy") != "noeviction" {
+        return false;
+    }
+    // As much of the data is in memory as there is room for, by `--memory`: that is no reason to refuse more of it.
+    let cached = server.store.engine().cached_bytes();
+    Memory::now().allocated.saturating_sub(cached) > limit
+}
+
+/// A server by itself has none. In a cluster a majority has whatever is acknowledged, and there is nothing to be asked for.
+pub fn lacks_replicas(server: &Server) -> bool {
+    !server.store.is_replicated()
+        && number(server, "min-replicas-to-write") > 0
+        && number(server, "min-replicas-max-lag") > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_by_its_own_word() {
+        let shortages = Shortages::default();
+        let told = |result: Result<()>| result.err().map(|error| error.to_string());
+        assert!(!shortages.are_any());
+        shortages.note(Shortage::Disk, true);
+        shortages.note(Shortage::Replicas, true);
+        assert!(shortages.are_any());
+        assert_eq!(told(shortages.check_memory()), None);
+        assert_eq!(
+            told(shortages.check_room()),
+            Some(Error::DISK_FULL.to_string())
+        );
+        let replicas = "NOREPLICAS Not enough good replicas to write.";
+        assert_eq!(told(shortages.check_replicas()), Some(replicas.into()));
+        shortages.note(Shortage::Replicas, false);
+        assert_eq!(told(shortages.check_replicas()), None);
+        shortages.note(Shortage::Memory, true);
+        let memory = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(told(shortages.check_room()), Some(memory.into()));
+        shortages.note(Shortage::Memory, false);
+        shortages.note(Shortage::Disk, false);
+        assert!(!shortages.are_any());
+    }
+}
