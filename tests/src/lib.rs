@@ -11,6 +11,7 @@ pub mod client;
 pub mod clock;
 pub mod differential;
 pub mod disk;
+pub mod ending;
 pub mod fault;
 pub mod figures;
 pub mod json;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value, is_closed};
+use cairn_tests::ending::Ending;
 use cairn_tests::figures;
 use cairn_tests::server::{Launch, Server, free_port};
 
@@ -179,6 +180,7 @@ fn nobody_stays_subscribed_who_may_not_listen() {
     let mut subscribe = vec!["SUBSCRIBE".to_string()];
     subscribe.extend(channels);
     thread::scope(|scope| {
+        let _end = Ending(&is_over);
         for _ in 0..3 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -196,15 +198,11 @@ fn nobody_stays_subscribed_who_may_not_listen() {
             // Those who were let in before have gone, or go in a moment; nobody comes any more.
             let deadline = Instant::now() + Duration::from_secs(5);
             while admin.line("PUBSUB CHANNELS") != Value::Array(Vec::new()) {
-                if Instant::now() > deadline {
-                    is_over.store(true, Ordering::Relaxed);
-                    panic!("somebody still listens");
-                }
+                assert!(Instant::now() < deadline, "somebody still listens");
                 thread::sleep(Duration::from_millis(2));
             }
             admin.line("ACL DELUSER u");
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 

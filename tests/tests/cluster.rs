@@ -443,7 +443,7 @@ fn clients_are_told_what_can_be_true() {
         seed,
     };
     let mut trouble = Trouble::of_all_kinds(seed);
-    let duration = Duration::from_secs(setting("CHAOS_SECONDS", 100));
+    let duration = Duration::from_secs(setting("CHAOS_SECONDS", 120));
     let mut damage = Default::default();
     let history = run(&seeds, 8, &objects, Duration::from_secs(2), || {
         damage = trouble.make(&mut cluster, duration);

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value};
+use cairn_tests::ending::Ending;
 use cairn_tests::nemesis::{ClusterClient, Reached, slot};
 use cairn_tests::server::{Launch, Server, cairn_binary};
 
@@ -455,6 +456,7 @@ fn regions_move_are_led_and_are_split_while_written_to() {
     fill(&nodes, 0..200);
     let over = AtomicBool::new(false);
     let written = thread::scope(|scope| {
+        let end = Ending(&over);
         let writer = scope.spawn(|| {
             let mut client = client(&nodes);
             let mut written = 200;
@@ -496,7 +498,7 @@ fn regions_move_are_led_and_are_split_while_written_to() {
         let said = run(&["split-region", "--region", "1", "--at", "4096"]);
         assert!(said.contains("the new one is region 3"), "{said}");
         run(&["split-region", "--region", "3", "--at", "4097"]);
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         writer.join().expect("a writer")
     });
     assert!(written > 250, "only {written} were written");

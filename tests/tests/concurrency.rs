@@ -13,6 +13,7 @@ use cairn_tests::bank::movers::Way;
 use cairn_tests::bank::statement::Reading;
 use cairn_tests::bank::{Bank, Report};
 use cairn_tests::client::Value;
+use cairn_tests::ending::Ending;
 use cairn_tests::fault::{one_at_a_time, setting};
 use cairn_tests::server::Server;
 use fastrand::Rng;
@@ -128,6 +129,7 @@ fn parcels_go_round(start: Start) {
     let over = AtomicBool::new(false);
     let steps: Vec<AtomicUsize> = (0..STATIONS).map(|_| AtomicUsize::new(0)).collect();
     thread::scope(|scope| {
+        let end = Ending(&over);
         for station in 0..STATIONS {
             let (mut client, steps, over) = (server.client(), &steps[station], &over);
             scope.spawn(move || {
@@ -155,7 +157,7 @@ fn parcels_go_round(start: Start) {
         }
         let before: usize = steps.iter().map(|of| of.load(Ordering::Relaxed)).sum();
         assert!(before > 1000, "only {before} steps: {steps:?}");
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         // Enough for everyone to make the last step.
         for station in 0..STATIONS {
             client.command(&["RPUSH", &format!("station:{station}"), "last"]);
@@ -176,6 +178,7 @@ fn every_element_is_popped_once(start: Start) {
     let server = start();
     let over = AtomicBool::new(false);
     let popped = thread::scope(|scope| {
+        let end = Ending(&over);
         let poppers: Vec<_> = (0..8)
             .map(|popper| {
                 let (mut client, over) = (server.client(), &over);
@@ -215,7 +218,7 @@ fn every_element_is_popped_once(start: Start) {
         for pusher in pushers {
             pusher.join().expect("a pusher");
         }
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         let got = poppers.into_iter().map(|popper| popper.join());
         let got: Vec<Vec<Vec<u8>>> = got.collect::<Result<_, _>>().expect("all poppers");
         got.concat()

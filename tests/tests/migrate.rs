@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::Client;
+use cairn_tests::ending::Ending;
 use cairn_tests::server::Server;
 use cairn_tests::value::Value;
 
@@ -133,6 +134,7 @@ fn no_write_is_lost_on_the_way() {
     let acknowledged = AtomicI64::new(0);
     let mut moved = 0;
     thread::scope(|scope| {
+        let _end = Ending(&has_ended);
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut client = cairn.client();
@@ -154,7 +156,6 @@ fn no_write_is_lost_on_the_way() {
                 moves += 1;
             }
         }
-        has_ended.store(true, Ordering::Relaxed);
         assert!(moves > 10, "{moves}");
     });
     let mut client = cairn.client();
@@ -244,6 +245,7 @@ fn a_script_moves_a_key_once() {
     let port = silent.local_addr().expect("an address").port();
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _end = Ending(&has_ended);
         // So that its latch is not to be had at once.
         scope.spawn(|| {
             let mut other = cairn.client();
@@ -257,7 +259,6 @@ fn a_script_moves_a_key_once() {
             client.line("SET key value");
             replies.push(client.command(&["EVAL", &script, "1", "key"]));
         }
-        has_ended.store(true, Ordering::Relaxed);
         assert!(
             replies.iter().all(|reply| *reply == Value::ok()),
             "{replies:?}"

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::Client;
+use cairn_tests::ending::Ending;
 use cairn_tests::server::Server;
 use cairn_tests::value::Value;
 
@@ -106,6 +107,7 @@ fn no_reply_is_short_or_torn_under_deletion_and_compaction() {
     let stop = AtomicBool::new(false);
     let (replies, compactions) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
+        let _end = Ending(&stop);
         for kind in &KINDS {
             let (server, stop, replies) = (&server, &stop, &replies);
             scope.spawn(move || write(kind, &mut server.client(), stop));
@@ -125,7 +127,6 @@ fn no_reply_is_short_or_torn_under_deletion_and_compaction() {
         while started.elapsed() < RUN {
             thread::sleep(Duration::from_millis(50));
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let (replies, compactions) = (replies.into_inner(), compactions.into_inner());
     println!("{replies} whole replies during {compactions} compactions");
@@ -140,6 +141,7 @@ fn commands_on_several_keys_are_seen_whole() {
     server.client().line("MSET a 0 b 0 c 0");
     server.client().line("SADD s1 x");
     thread::scope(|scope| {
+        let _end = Ending(&stop);
         scope.spawn(|| {
             let mut client = server.client();
             for number in 0.. {
@@ -165,6 +167,5 @@ fn commands_on_several_keys_are_seen_whole() {
                 0
             );
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }

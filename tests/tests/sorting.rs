@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value};
+use cairn_tests::ending::Ending;
 use cairn_tests::server::Server;
 
 fn run(client: &mut Client, line: &str) -> Value {
@@ -28,6 +29,7 @@ fn weights_stay_equal(elements: usize, sort: impl Fn(&mut Client) -> Vec<Value> 
     set_all(&mut server.client(), 0);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _end = Ending(&is_over);
         for writer in 0..2 {
             let (server, is_over, set_all) = (&server, &is_over, &set_all);
             scope.spawn(move || {
@@ -50,7 +52,6 @@ fn weights_stay_equal(elements: usize, sort: impl Fn(&mut Client) -> Vec<Value> 
             seen.push(values[0].clone());
             sorts += 1;
         }
-        is_over.store(true, Ordering::Relaxed);
         assert_eq!(torn, None, "after {sorts} sorts");
         seen.dedup();
         assert!(seen.len() > 5, "the writers did not come to write");

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use cairn_tests::client::Client;
+use cairn_tests::ending::Ending;
 use cairn_tests::server::Server;
 use cairn_tests::value::Value;
 
@@ -115,6 +116,26 @@ fn a_script_that_reads_reads_the_keys_that_it_was_called_with() {
     nothing_comes(&mut reader);
 }
 
+/// What it waited for is a copy too, which the change that ended the wait does not make outdated.
+#[test]
+fn a_client_that_waited_hears_of_the_next_change() {
+    let server = Server::cairn(&[]);
+    let (mut reader, mut writer) = (reader(&server, ""), server.client());
+    reader.send(&["XREAD", "BLOCK", "10000", "STREAMS", "s", "$"]);
+    reader.flush().expect("it is sent");
+    while !spelled(&writer.line("INFO clients")).contains("blocked_clients:1") {
+        thread::sleep(Duration::from_millis(5));
+    }
+    writer.line("XADD s 1-1 f v");
+    // Its reply, a map, and what it hears of that change, in whichever order.
+    while !matches!(reader.receive(), Value::Map(_)) {}
+    while let Ok(more) = reader.receive_raw(Duration::from_millis(100)) {
+        assert!(!more.is_empty(), "the connection goes on");
+    }
+    writer.line("XADD s 1-2 f v");
+    assert_eq!(heard(&mut reader), "invalidate s");
+}
+
 #[test]
 fn a_client_that_changes_what_it_reads_hears_of_the_changes_of_others() {
     let server = Server::cairn(&[]);
@@ -153,6 +174,7 @@ fn no_change_is_missed_while_others_write() {
     let server = Server::cairn(&["--threads", "2"]);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let end = Ending(&stop);
         let writing = scope.spawn(|| {
             let mut writer = server.client();
             let mut last = 0;
@@ -170,7 +192,7 @@ fn no_change_is_missed_while_others_write() {
             assert_eq!(heard(&mut reader), "invalidate a");
         }
         reader.line("CLIENT TRACKING OFF");
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         assert!(writing.join().expect("a writer") > 1000);
     });
 }

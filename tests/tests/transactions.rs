@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::{Client, Value};
+use cairn_tests::ending::Ending;
 use cairn_tests::figures;
 use cairn_tests::server::Server;
 
@@ -122,6 +123,7 @@ fn databases_do_not_move_by_halves() {
         let server = Server::cairn(&["--threads", "3", "--sync", sync]);
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
+            let _end = Ending(&is_done);
             for reads in ["GET half", "KEYS half", "EXISTS half", "SCAN 0 COUNT 1000"] {
                 let (server, is_done) = (&server, &is_done);
                 scope.spawn(move || {
@@ -139,7 +141,6 @@ fn databases_do_not_move_by_halves() {
                 let lines = ["MULTI", "SET half half", "FLUSHDB", "SET whole 1", "EXEC"];
                 run_all(&mut client, lines.map(str::to_owned));
             }
-            is_done.store(true, Ordering::Relaxed);
         });
     }
 }

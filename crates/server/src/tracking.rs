@@ -1,9 +1,10 @@
 //! Client-side caching: who keeps copies of what, and who tells them that a copy is outdated.
 //!
 //! A key is remembered before it is read. So whoever changes it afterwards finds the reader, and whoever changed it
-//! before has been seen; at worst a reader is told of a change that it has seen already. Who was told before the reply came
-//! would keep what is in it, and nobody would know: so it is looked for afterwards whether the key is still remembered. What
-//! commands changed is an effect of their transaction (see `interest`), and reaches the readers after its commit.
+//! before has been seen; at worst a reader is told of a change that it has seen already. It is told behind the reply: nothing is
+//! sent to a client between what it reads and its reply, unless it waits (XREAD), and then it is looked for afterwards whether
+//! the key is still remembered. What commands changed is an effect of their transaction (see `interest`), and reaches the
+//! readers after its commit.
 
 mod invalidation;
 mod table;

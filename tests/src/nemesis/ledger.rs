@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cluster_client::{ClusterClient, Reached};
-use super::{Ending, RECOVERY, slot};
+use super::{RECOVERY, slot};
 use crate::client::Value;
+use crate::ending::Ending;
 
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {

@@ -39,6 +39,7 @@ pub use slot::slot;
 pub use trouble::{Damage, Fault, Target, Trouble};
 pub use work::Objects;
 
+use crate::ending::Ending;
 use crate::linearizability::History;
 use work::Worker;
 
@@ -51,15 +52,6 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Tells others that it is over, also when what they accompany panics: they would go on for ever.
-struct Ending<'a>(&'a AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -100,31 +100,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     from_replica,
                     ..self.call(command, args)
                 };
-                if let Handler::Blocking(blocking) = command.handler {
-                    let mut patience = Patience::default();
-                    let fixed = loop {
-                        match self.worker.fix(&blocking, &call, &patience) {
-                            Ok(fixed) => break fixed,
-                            Err(unready) => {
-                                if !self.wait_until_ready(unready, &mut patience).await? {
-                                    return Ok(());
-                                }
-                            }
-                        }
-                    };
-                    if let Some(fixed) = fixed {
-                        let words = fixed.words();
-                        let args = Args::new(&words);
-                        return self.run_in_turn(&Call { args, ..call }).await;
-                    }
+                match command.handler {
+                    Handler::Blocking(blocking) => self.run_blocking(&blocking, call).await,
+                    _ => self.run_in_turn(&call).await,
                 }
-                self.run_in_turn(&call).await?;
-                if let Some(tracker) = &self.session.tracker {
-                    tracker.has_read(&self.session.server, command, &call.args);
-                }
-                Ok(())
             }
         }
+    }
+
+    /// Runs a command that waits if there is nothing for it. A client is sent nothing between what it reads and the reply,
+    /// unless it waits: then it may be told that its copy is outdated before it has one.
+    async fn run_blocking(&mut self, blocking: &Blocking, call: Call<'_>) -> Result<(), Gone> {
+        let mut patience = Patience::default();
+        let fixed = loop {
+            match self.worker.fix(blocking, &call, &patience) {
+                Ok(fixed) => break fixed,
+                Err(unready) => {
+                    if !self.wait_until_ready(unready, &mut patience).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let words = fixed.as_ref().map(|fixed| fixed.words());
+        let args = words.as_ref().map_or(call.args, |words| Args::new(words));
+        let call = Call { args, ..call };
+        self.run_in_turn(&call).await?;
+        if let Some(tracker) = &self.session.tracker {
+            tracker.has_waited(&self.session.server, call.command, &call.args);
+        }
+        Ok(())
     }
 
     #[inline]

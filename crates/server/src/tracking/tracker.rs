@@ -76,9 +76,9 @@ impl Tracker {
         }
     }
 
-    /// The client has run it, and has its reply. Whoever changed a key meanwhile has told the client of it, perhaps before that
-    /// reply, and has forgotten it: then the client is told again, and the next change concerns it too.
-    pub fn has_read(&self, server: &Server, command: &Command, args: &Args<'_>) {
+    /// The client has run it, perhaps after a wait, and has its reply. Whoever changed a key meanwhile has told the client of it,
+    /// perhaps before that reply, and has forgotten it: then the client is told again, and the next change concerns it too.
+    pub fn has_waited(&self, server: &Server, command: &Command, args: &Args<'_>) {
         if self.keeps(command) {
             command.keys.visit(args, |name, _| {
                 if self.all.remember(self.client.id, name) {
