@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cairn_tests::ending::Ending;
 use cairn_tests::nemesis::cairn::{Cluster, REPLICAS, Setup};
 use cairn_tests::nemesis::{Damage, Fault, Objects, Trouble, run};
 use fastrand::Rng;
@@ -132,15 +133,14 @@ fn restless(cluster: &mut Cluster, trouble: &mut Trouble, duration: Duration) ->
     let (administrator, mut rng) = (cluster.administrator.clone(), trouble.rng.fork());
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _end = Ending(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(rng.u64(500..4000)));
                 administrator.transfer_any(&mut rng);
             }
         });
-        let damage = trouble.make(cluster, duration);
-        over.store(true, Ordering::Relaxed);
-        damage
+        trouble.make(cluster, duration)
     })
 }
 
