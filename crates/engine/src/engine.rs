@@ -761,9 +761,10 @@ impl Engine {
     }
 
     /// Moves the oldest of them, until there are not too many. The others may be changed again, or die, before their time
-    /// has come.
+    /// has come. What is committed meanwhile is for the next call, however much it is: between the two, the journal is cut.
     pub(crate) fn drain_oldest_half(&self) -> Result<()> {
-        self.drain_while(|| self.is_full_of_young())
+        let newest = self.young.newest();
+        self.drain_while(|| self.young.last_drained() < newest && self.is_full_of_young())
     }
 
     fn drain_while(&self, goes_on: impl Fn() -> bool) -> Result<()> {
@@ -985,9 +986,10 @@ impl Engine {
         space::of(&self.path)
     }
 
-    /// What of the data is in memory: as much as there is room for.
+    /// What of the data is in memory: as much as there is room for. Generations that wait to be drained have rows that were
+    /// changed since, and are not among all that can be read, so young rows are counted by themselves too.
     pub fn cached_bytes(&self) -> u64 {
-        (self.young.bytes_in_all() + self.cache.get_usage()) as u64
+        (self.young.bytes_in_all() + self.young.bytes() + self.cache.get_usage()) as u64
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -210,7 +210,8 @@ fn newly_staged(generations: &[Arc<Generation>]) -> HashSet<u64> {
 }
 
 /// Only what the row's key says counts: an older row of the same key, which RocksDB may have, must not live if this
-/// one does not.
+/// one does not. What deletes a row of a version that lives is never left out: XSETID can lower a stream's floor again, and
+/// deletes what it sees above that, which is not what is deleted already.
 fn fate_of(row: &Row, liveness: Liveness) -> Result<Fate> {
     let key = match row.family() {
         Family::ZsetScore => RowKey::decode_score(row.key())?,
@@ -221,7 +222,7 @@ fn fate_of(row: &Row, liveness: Liveness) -> Result<Fate> {
     };
     let is_by_key = matches!(part, Part::Sub(_));
     Ok(match liveness.judge(version, part) {
-        Fate::CutOff if !is_by_key => Fate::Lives,
+        Fate::CutOff if !is_by_key || row.value().is_none() => Fate::Lives,
         fate => fate,
     })
 }
@@ -344,6 +345,20 @@ mod tests {
             (7, 0)
         );
         assert_eq!(written(&rows[..1], &[]).len(), 10);
+    }
+
+    /// RocksDB may have what it deletes, and a stream's floor can fall again.
+    #[test]
+    fn what_deletes_a_row_that_is_cut_off_is_written() {
+        let key = b"key";
+        let deleted = |version| Row::new(Family::Data, element(key, version, 1).key(), None);
+        let rows = generations(vec![vec![
+            metadata(key, list(5, 3, 6)),
+            deleted(4),
+            deleted(5),
+            element(key, 5, 2),
+        ]]);
+        assert_eq!(written(&rows, &[]), [(5, 1)]);
     }
 
     #[test]

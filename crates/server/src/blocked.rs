@@ -141,8 +141,13 @@ impl Waiter {
         is_here
     }
 
+    /// There was nothing for it after all. Its time may have come meanwhile, or its client have gone: it is to look again.
     fn give_back(&self) {
-        self.state.lock().stage = Stage::Waiting;
+        let mut state = self.state.lock();
+        state.stage = Stage::Waiting;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
     }
 
     fn keys(&self) -> Vec<Changed> {

@@ -352,7 +352,14 @@ impl Counts {
         let (place, changes) = (Place::of(region, index), region.changes());
         let mut looked = self.looked.lock();
         match looked.get(&place) {
-            Some(before) if changes - before < MANY_CHANGES => false,
+            // They begin again where a region comes back.
+            Some(before)
+                if changes
+                    .checked_sub(*before)
+                    .is_some_and(|new| new < MANY_CHANGES) =>
+            {
+                false
+            }
             _ => {
                 looked.insert(place, changes);
                 true

@@ -292,6 +292,10 @@ impl Store {
         for dead in &noted {
             let living = self.living(&regions, &dead.metadata_key, dead.version)?;
             let is_whole_version = matches!(living, Living::None);
+            if is_whole_version && !dead.is_whole {
+                // Something was cut off from it, which RocksDB knows of, and it has died since, which may be in no file yet.
+                continue;
+            }
             let before = ranges.len();
             for (lower, upper) in dead_bounds(&dead.metadata_key, dead.version, living) {
                 for family in [Family::Data, Family::ZsetScore] {

@@ -24,6 +24,8 @@ const ELEMENT_BYTES: u64 = 40;
 pub(crate) struct DeadVersion {
     pub(crate) metadata_key: Vec<u8>,
     pub(crate) version: u64,
+    /// It was dead when this was noted; otherwise it has only been cut.
+    pub(crate) is_whole: bool,
     pub(crate) orphans: Orphans,
 }
 
@@ -99,6 +101,7 @@ impl Remains {
             self.large.push(DeadVersion {
                 metadata_key: key.metadata().to_vec(),
                 version,
+                is_whole: true,
                 orphans: dead,
             });
         }
@@ -118,6 +121,7 @@ impl Remains {
             self.large.push(DeadVersion {
                 metadata_key: key.metadata().to_vec(),
                 version,
+                is_whole: false,
                 orphans: cut,
             });
         }

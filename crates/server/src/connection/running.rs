@@ -509,10 +509,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let client = self.session.client.clone();
         let _blocked = client.block();
         let mut deadline = deadline;
+        let mut is_late = false;
         let ending = loop {
             let ended = std::future::poll_fn(|context| {
                 if let Poll::Ready(ending) = place.waiter.poll(context) {
                     return Poll::Ready(Ok(Some(ending)));
+                }
+                if is_late && place.give_up() {
+                    return Poll::Ready(Ok(Some(Ending::Left)));
                 }
                 // What it sends meanwhile runs later; that it has gone is to be known now. Who was served at the last moment
                 // is still told so.
@@ -533,9 +537,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Some(at) => match tokio::time::timeout_at(at.into(), ended).await {
                     Ok(ended) => ended?,
                     Err(_) if place.give_up() => break Ending::Left,
-                    // Served at the last moment: the reply comes with the commit.
+                    // Served at the last moment: the reply comes with the commit, unless there was nothing for it after all.
                     Err(_) => {
-                        deadline = None;
+                        (deadline, is_late) = (None, true);
                         continue;
                     }
                 },

@@ -311,6 +311,25 @@ fn what_is_left_of_a_list_that_lost_most_of_it_need_not_be_searched_for() {
     assert_eq!(dropped, 4_000 + 3_000 - 5);
 }
 
+/// That it was cut is on the disk, and that it was deleted afterwards is not: a power cut brings it back.
+#[test]
+fn a_list_that_was_cut_and_then_deleted_is_not_dropped_before_that_is_durable() {
+    let fixture = Fixture::new();
+    fixture.write(|txn| push(txn, 4_000));
+    fixture.store().engine().flush().unwrap();
+    fixture.write(|txn| {
+        let mut list = List::open(txn, b"list").unwrap();
+        list.trim(0..100);
+        list.save(txn);
+    });
+    fixture.store().engine().sync().unwrap();
+    fixture.write(|txn| assert!(del(txn, "list")));
+    assert!(fixture.store().reclaim_noted().unwrap());
+    assert_eq!(fixture.count_in(Family::Data), 4_000);
+    reclaim(&fixture, Family::Data, 10);
+    assert_eq!(fixture.count_in(Family::Data), 0);
+}
+
 #[test]
 fn what_was_cut_off_from_a_list_is_compacted_away() {
     let fixture = Fixture::new();
