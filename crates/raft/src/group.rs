@@ -115,6 +115,7 @@ impl Group {
             transport,
             config: config.clone(),
             lease: lease.clone(),
+            places: log.places().clone(),
         };
         let raft = Raft::new(replica, Arc::new(openraft), peers, log.clone(), machine)
             .await
@@ -127,7 +128,7 @@ impl Group {
                 raft.runtime_config().elect(true);
             });
         }
-        let role = watched_role(&raft, replica, time.clone(), config.clone());
+        let role = watched_role(&raft, replica, &lease, &time, &config);
         Ok(Arc::new(Group {
             region,
             replica,
@@ -269,9 +270,11 @@ impl Standing<'_> {
 fn watched_role(
     raft: &Raft<Types, StateMachine>,
     replica: u64,
-    time: Arc<LeadersTime>,
-    config: Arc<Config>,
+    lease: &Arc<Lease>,
+    time: &Arc<LeadersTime>,
+    config: &Arc<Config>,
 ) -> watch::Receiver<Role> {
+    let (lease, time, config) = (lease.clone(), time.clone(), config.clone());
     let (mut servers, mut data) = (raft.server_metrics(), raft.data_metrics());
     let (sender, receiver) = watch::channel(role(&raft.metrics().borrow_watched(), replica));
     spawn(async move {
@@ -290,8 +293,10 @@ fn watched_role(
                 standing.role(replica)
             };
             sender.send_if_modified(|before| {
-                if let Role::Leader { term, .. } = *before {
-                    time.hear(term, (config.wall_clock)());
+                match (*before, role) {
+                    (Role::Leader { term, .. }, _) => time.hear(term, (config.wall_clock)()),
+                    (_, Role::Leader { .. }) => lease.note_lead(&config),
+                    _ => {}
                 }
                 std::mem::replace(before, role) != role
             });

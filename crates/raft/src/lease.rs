@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::config::Config;
 use crate::group::{Group, Role, role};
 use crate::runtime::{Instant, now};
 
@@ -30,6 +31,8 @@ pub(crate) struct Lease {
     until: AtomicU64,
     /// Until when followers may read, in the same.
     shown_until: AtomicU64,
+    /// Until when those may who have asked this replica.
+    asked_until: AtomicU64,
     terms: Mutex<Terms>,
 }
 
@@ -45,13 +48,17 @@ impl Places {
         self.committed.fetch_max(index, Ordering::AcqRel);
     }
 
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn note_applied(&self, index: u64) {
         self.applied.fetch_max(index, Ordering::AcqRel);
     }
 
     fn are_one(&self) -> bool {
         // In this order: what is applied later was committed later.
-        let committed = self.committed.load(Ordering::Acquire);
+        let committed = self.committed();
         committed <= self.applied.load(Ordering::Acquire)
     }
 }
@@ -71,6 +78,7 @@ impl Lease {
             since: now(),
             until: AtomicU64::new(0),
             shown_until: AtomicU64::new(0),
+            asked_until: AtomicU64::new(0),
             terms: Mutex::default(),
         }
     }
@@ -80,14 +88,22 @@ impl Lease {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether followers may read what they have applied.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.nanos(now()) < self.shown_until.load(Ordering::Acquire)
+    /// Whether followers read, and are to know soon what is committed.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.nanos(now()) < self.asked_until.load(Ordering::Acquire)
     }
 
-    pub(crate) fn show_until(&self, until: Instant) {
-        self.shown_until
-            .fetch_max(self.nanos(until), Ordering::AcqRel);
+    /// A follower is about to read.
+    pub(crate) fn note_asked(&self, config: &Config) {
+        let until = self.nanos(now() + config.election_timeout * SHOWN);
+        self.asked_until.fetch_max(until, Ordering::AcqRel);
+        self.shown_until.fetch_max(until, Ordering::AcqRel);
+    }
+
+    /// This replica begins to lead. A follower that has asked the leader before may read what this one commits.
+    pub(crate) fn note_lead(&self, config: &Config) {
+        let until = self.nanos(now() + config.election_timeout * SHOWN);
+        self.shown_until.fetch_max(until, Ordering::AcqRel);
     }
 
     fn take_back(&self, change: impl FnOnce(&mut Terms)) {
@@ -125,12 +141,6 @@ impl Group {
         let holds = now < self.lease.until.load(Ordering::Acquire) || self.renews_lease(now);
         let is_shown = now < self.lease.shown_until.load(Ordering::Acquire);
         holds && (!is_shown || self.log.places().are_one())
-    }
-
-    /// A follower is about to read.
-    pub(crate) fn is_read_elsewhere(&self) {
-        self.lease
-            .show_until(now() + self.config.election_timeout * SHOWN);
     }
 
     #[cold]

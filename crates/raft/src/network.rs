@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::consensus::{
     Place, RaftEntry, RaftVote, Types, log_id, raft_log_id, raft_vote, size, vote,
 };
-use crate::lease::Lease;
+use crate::lease::{Lease, Places};
 use crate::message::{Appended, Call, Candidacy, Request, Response};
 use crate::notices::Notices;
 use crate::snapshot;
@@ -40,6 +40,7 @@ pub(crate) struct Peers {
     pub transport: Arc<dyn Transport>,
     pub config: Arc<Config>,
     pub lease: Arc<Lease>,
+    pub places: Arc<Places>,
 }
 
 impl RaftNetworkFactory<Types> for Peers {
@@ -55,6 +56,7 @@ impl RaftNetworkFactory<Types> for Peers {
             transport: self.transport.clone(),
             config: self.config.clone(),
             lease: self.lease.clone(),
+            places: self.places.clone(),
         }
     }
 }
@@ -68,6 +70,7 @@ pub(crate) struct Peer {
     transport: Arc<dyn Transport>,
     pub(crate) config: Arc<Config>,
     lease: Arc<Lease>,
+    places: Arc<Places>,
 }
 
 impl Peer {
@@ -151,6 +154,10 @@ impl RaftNetworkV2<Types> for Peer {
             true => option.soft_ttl(),
             false => self.config.election_timeout + carrying(&rpc.entries),
         };
+        if let Some(committed) = &rpc.leader_commit {
+            // openraft tells its log store of it later, perhaps: no follower is to know more than its leader.
+            self.places.note_committed(committed.index);
+        }
         let call = Call::append(
             vote(&rpc.vote),
             rpc.prev_log_id.as_ref().map(log_id),

@@ -66,7 +66,7 @@ impl<S: Stream<Item = Append> + Unpin> Stream for Notices<S> {
         while !self.has_ended {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Ready(Some(notice))
-                    if notice.entries.is_empty() && !self.lease.is_shown() =>
+                    if notice.entries.is_empty() && !self.lease.is_asked() =>
                 {
                     self.keep(notice);
                 }
@@ -98,6 +98,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::config::Config;
     use crate::consensus::{RaftEntry, RaftVote, raft_log_id};
     use crate::runtime::now;
     use crate::simulation::runtime::run;
@@ -145,6 +146,7 @@ mod tests {
             let lease = Arc::new(Lease::new());
             let mut notices = Notices::new(Requests(requests), lease.clone());
             let at_once = Duration::ZERO;
+            let config = Config::default();
 
             // Entries tell it too.
             send.send(append(1, 0)).ok();
@@ -157,10 +159,10 @@ mod tests {
             assert_eq!(next(&mut notices).await, Some((4, 0, KEPT)));
 
             // Somebody reads from followers.
-            lease.show_until(now() + Duration::from_secs(1));
+            lease.note_asked(&config);
             send.send(append(5, 0)).ok();
             assert_eq!(next(&mut notices).await, Some((5, 0, at_once)));
-            sleep(Duration::from_secs(1)).await;
+            sleep(config.election_timeout * 10).await;
 
             // Nothing will follow.
             send.send(append(6, 0)).ok();

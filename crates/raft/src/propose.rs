@@ -15,6 +15,10 @@ use crate::runtime::within;
 /// The longest batch: it must fit into one message.
 pub const MAX_PAYLOAD: usize = 256 * 1024 * 1024;
 
+/// After so many election timeouts in which nothing at all was committed, nobody knows what will become of what waits. The
+/// longest batches take some seconds on a slow disk.
+const STUCK: u32 = 60;
+
 impl Group {
     pub(crate) async fn propose(&self, term: u64, epoch: u64, payload: Bytes) -> Outcome {
         if payload.len() > MAX_PAYLOAD {
@@ -46,20 +50,30 @@ impl Group {
     }
 
     /// Waits for something that a leader learns. One that no longer leads, or has lost its quorum, may never learn it,
-    /// and is given some time more: none if it does not.
+    /// and is given some time more: none if it does not. So is one whose quorum is there and writes nothing: followers answer that
+    /// they hear it before their disks do.
     pub(crate) async fn while_leading<T: Send>(
         &self,
         term: u64,
         learnt: impl Future<Output = T> + Send,
     ) -> Option<T> {
         let mut learnt = pin!(learnt);
-        let mut lost = 0;
-        while lost < 2 {
-            match within(self.config.election_timeout, &mut learnt).await {
-                Some(learnt) => return Some(learnt),
-                None if self.leads(term) && self.has_quorum() => lost = 0,
-                None => lost += 1,
+        let (mut lost, mut stuck) = (0, 0);
+        let mut committed = self.log.places().committed();
+        while lost < 2 && stuck < STUCK {
+            if let Some(learnt) = within(self.config.election_timeout, &mut learnt).await {
+                return Some(learnt);
             }
+            lost = match self.leads(term) && self.has_quorum() {
+                true => 0,
+                false => lost + 1,
+            };
+            let by_now = self.log.places().committed();
+            stuck = match by_now == committed {
+                true => stuck + 1,
+                false => 0,
+            };
+            committed = by_now;
         }
         None
     }

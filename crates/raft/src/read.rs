@@ -92,7 +92,7 @@ impl Group {
     /// The same for a replica that follows.
     pub(crate) async fn confirm_for_follower(self: &Arc<Self>) -> Answer {
         // Before it can show anything.
-        self.is_read_elsewhere();
+        self.lease.note_asked(&self.config);
         self.confirm().await
     }
 
@@ -113,6 +113,8 @@ impl Group {
 
     async fn ask(&self) -> Answer {
         let config = &self.config;
+        // All that was hidden before the question was so by now; and whoever leads next is told no earlier time.
+        let now = (config.wall_clock)();
         let option = LinearizerOption::new(Some(config.lease()), true)
             .with_wait_timeout(config.election_timeout);
         let linearizer = match self.raft.get_read_linearizer(option).await {
@@ -130,7 +132,7 @@ impl Group {
         {
             Ok(Ok(state)) => Ok(Confirmed {
                 id: log_id(state.read_log_id().log_id()),
-                now: (config.wall_clock)(),
+                now,
             }),
             _ => Err(ReadError::NoQuorum),
         }

@@ -246,14 +246,16 @@ fn commit_long(
 ) -> Result<()> {
     let mut served = Vec::new();
     let result = commit_part(server, txn, held, client, &mut served);
-    let has_changed = result.is_ok() && functions.is_some();
+    let mut changed_at = None;
     if let (Ok(()), Some(functions)) = (&result, functions) {
         server.scripts.functions.install(functions);
+        // While nobody else can change them: at a later place they may be others.
+        changed_at = server.cluster.get().map(|node| (node, node.place_of_map()));
     }
     held.let_go();
     settle_served(served);
-    if has_changed && let Some(node) = server.cluster.get() {
-        node.spread_functions(server);
+    if let Some((node, place)) = changed_at {
+        node.spread_functions(server, place);
     }
     result
 }

@@ -111,9 +111,8 @@ impl ClusterNode {
         }
     }
 
-    /// This node has changed them; others are to know before that is answered. For a thread that may wait.
-    pub fn spread_functions(self: &Arc<Self>, server: &Server) {
-        let place = self.place_of_map();
+    /// This node has changed them, at this place; others are to know before that is answered. For a thread that may wait.
+    pub fn spread_functions(self: &Arc<Self>, server: &Server, place: u64) {
         self.note_functions(place);
         let letter = Arc::new(Letter::Functions(told(server, place)));
         self.runtime.block_on(async {
@@ -152,7 +151,8 @@ impl ClusterNode {
 
     /// Where this node is in the log of region 0. Raft itself learns of it a moment later than whoever has made a change, and two
     /// changes must not have the same place.
-    fn place_of_map(&self) -> u64 {
+    /// Up to where region 0 is applied here.
+    pub fn place_of_map(&self) -> u64 {
         let applied = self.regions.applied(MAP_REGION).ok();
         let last = applied.and_then(|applied| applied.last);
         last.map_or(0, |last| last.index)

@@ -164,9 +164,10 @@ impl ClusterNode {
         guest: Guest,
         only_reads: bool,
     ) -> Forwarded {
-        let kind = match guest.patience.is_zero() {
-            true => &self.proxy.others,
-            false => &self.proxy.waiting,
+        let waits = !guest.patience.is_zero();
+        let kind = match waits {
+            true => &self.proxy.waiting,
+            false => &self.proxy.others,
         };
         // It is never closed.
         let _room = kind.acquire().await;
@@ -181,12 +182,14 @@ impl ClusterNode {
                     Ok(Answer::Replied(replies)) if !is_undone(&replies) => {
                         return Forwarded::Replied(replies);
                     }
-                    Ok(Answer::CameBack) => return Forwarded::CameBack,
+                    Ok(Answer::CameBack) if waits => return Forwarded::CameBack,
                     Ok(Answer::Refused(why)) => {
                         let error = format!("ERR node {leader} refuses what is forwarded: {why}");
                         return Forwarded::Failed(Error::reply(error));
                     }
-                    Ok(Answer::Replied(_) | Answer::NotHere) | Err(CallError::NotSent(_)) => {}
+                    // Nobody has called back one that does not wait, who is still asked for: an earlier attempt has ended.
+                    Ok(Answer::Replied(_) | Answer::NotHere | Answer::CameBack)
+                    | Err(CallError::NotSent(_)) => {}
                     Ok(_) | Err(_) if only_reads => {}
                     Ok(_) | Err(_) => return Forwarded::Failed(EngineError::InDoubt.into()),
                 }

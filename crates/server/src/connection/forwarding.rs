@@ -186,8 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Forwarded::Replied(reply) => is_nothing(reply),
                 _ => false,
             };
+            let is_undone = is_in_vain || matches!(forwarded, Forwarded::Here);
             match unblocked {
-                Some(unblock) if is_in_vain => {
+                Some(unblock) if is_undone => {
                     let mut reply = Vec::new();
                     let mut writer = Writer::new(&mut reply, self.session.protocol);
                     unblock.reply().write(&mut writer).map_err(|_| Gone)?;
