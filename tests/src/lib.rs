@@ -13,6 +13,7 @@ pub mod differential;
 pub mod disk;
 pub mod fault;
 pub mod figures;
+pub mod follower;
 pub mod json;
 pub mod linearizability;
 pub mod nemesis;

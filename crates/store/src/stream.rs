@@ -82,6 +82,10 @@ impl Stream {
         })
     }
 
+    pub fn name(&self) -> &[u8] {
+        self.key.name()
+    }
+
     pub fn exists(&self) -> bool {
         self.stored.is_some()
     }

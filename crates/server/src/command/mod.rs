@@ -32,6 +32,7 @@ mod partial_sort;
 mod piecewise;
 mod pubsub;
 mod random;
+mod replication;
 mod rows;
 mod scan;
 mod script;
@@ -448,6 +449,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         script::COMMANDS,
         function::COMMANDS,
         server::COMMANDS,
+        replication::COMMANDS,
         config::COMMANDS,
         acl::COMMANDS,
         introspection::COMMANDS,

@@ -6,6 +6,7 @@ use cairn_store::stream::{self, Id, append_field};
 use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, string};
 
 use crate::command::args::{self, Args};
+use crate::propagation::{Propagate, decimal};
 
 /// A larger payload is not looked at on a connection's thread: a hundred times as much may be compressed in it.
 const SHORT: usize = 16 * 1024;
@@ -34,6 +35,7 @@ pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let Some(expire_ms) = expiry(txn, ttl, options.is_absolute) else {
         if was_there {
             txn.notify(EventClass::Generic, "del", name);
+            txn.propagate_as(&[b"DEL", name]);
         }
         return Ok(Reply::Ok);
     };
@@ -43,6 +45,10 @@ pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Stopped::Store(error) => error,
     })?;
     txn.notify(EventClass::Generic, "restore", name);
+    if expire_ms != 0 && !options.is_absolute && txn.is_followed() {
+        let added = (args.len(), &b"ABSTTL"[..]);
+        txn.propagate_with(args, &[(2, &decimal(expire_ms)), added]);
+    }
     Ok(Reply::Ok)
 }
 
