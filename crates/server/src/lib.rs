@@ -26,6 +26,8 @@ mod outbox;
 mod output_limits;
 mod pause;
 mod pubsub;
+pub mod rdb_file;
+pub mod rdb_load;
 pub mod route;
 mod script;
 mod server;
