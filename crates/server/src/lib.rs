@@ -27,6 +27,8 @@ mod output_limits;
 mod pause;
 mod propagation;
 mod pubsub;
+pub mod rdb_file;
+pub mod rdb_load;
 mod replication;
 pub mod route;
 mod script;

@@ -11,7 +11,6 @@
 
 mod backlog;
 mod follower;
-mod snapshot;
 mod spool;
 mod told;
 
@@ -24,7 +23,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use follower::{Follower, Following, Introduction, Stage};
-pub use snapshot::Snapshot;
 pub use spool::Spool;
 pub use told::Told;
 

@@ -15,7 +15,7 @@ mod cluster;
 mod config;
 mod connection;
 mod debug;
-mod dump;
+pub mod dump;
 mod events;
 mod expire;
 mod flags;

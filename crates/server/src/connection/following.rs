@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::running::blocking;
 use super::{Connection, Gone, error_reply};
-use crate::replication::{Following, Snapshot, Spool, Stage};
+use crate::rdb_file::{Preparation, Snapshot};
+use crate::replication::{Following, Spool, Stage};
 use crate::server::random_id;
 use crate::session::Sync;
 
@@ -62,13 +63,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // The snapshot is of the moment at which it begins to be told.
         self.session.listens = false;
         self.session.following = None;
+        let shared = server.clone();
+        let prepared = blocking(move || Preparation::new(&shared)).await?;
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return self.write_reply(error_reply(error)),
+        };
         let held = server.store.latches().acquire(Request::everything()).await;
         let introduction = sync.introduction.clone();
         let (shared, follower) = (server.clone(), client.clone());
         let opened = blocking(move || {
             let size = shared.config.text("repl-backlog-size").parse();
             let size = size.unwrap_or(1 << 20);
-            let snapshot = Snapshot::open(&shared)?;
+            let snapshot = prepared.open(&shared)?;
             let attached = shared.replication.attach(&follower, &introduction, size);
             drop(held);
             Ok::<_, Error>((snapshot, attached))

@@ -90,12 +90,17 @@ pub fn load(server: &Server) -> Result<()> {
 
 /// From here on they are those of these libraries.
 pub fn replace(server: &Server, codes: &[Vec<u8>]) -> Result<()> {
-    let libraries = run_codes(server, codes)?;
-    server.scripts.functions.install(View::new(libraries));
+    install(server, run_codes(server, codes)?);
     Ok(())
 }
 
-fn run_codes(server: &Server, codes: &[Vec<u8>]) -> Result<Libraries> {
+/// From here on they are these.
+pub fn install(server: &Server, libraries: Libraries) {
+    server.scripts.functions.install(View::new(libraries));
+}
+
+/// What comes of running the code of libraries.
+pub fn run_codes(server: &Server, codes: &[Vec<u8>]) -> Result<Libraries> {
     let mut libraries = Libraries::new();
     for code in codes {
         let library = run_code(server, code)?;
