@@ -265,8 +265,9 @@ fn a_redis_follows_and_holds_the_same() {
 
 #[test]
 fn one_that_was_cut_off_goes_on_where_it_was() {
-    let mut cairn = Server::cairn(&["--repl-backlog-size", "64mb"]);
+    let mut cairn = Server::cairn(&[]);
     let mut client = cairn.client();
+    client.line("CONFIG SET repl-backlog-size 64mb");
     let replica = replica_of(&cairn, &[]);
     under_load(&cairn, 3, || thread::sleep(Duration::from_millis(500)));
     assert_same(&replica, &cairn);
@@ -353,8 +354,9 @@ fn snapshots_are_sent_to_tools() {
 
 #[test]
 fn one_that_takes_nothing_is_given_up_on() {
-    let cairn = Server::cairn(&["--client-output-buffer-limit", "replica 1mb 1mb 1"]);
+    let cairn = Server::cairn(&[]);
     let mut client = cairn.client();
+    client.command(&["CONFIG", "SET", "client-output-buffer-limit", "replica 1mb 1mb 1"]);
     let _follower = Follower::of(&cairn.addr()).expect("a stream");
     let value = "x".repeat(200_000);
     let until = Instant::now() + PATIENCE;
