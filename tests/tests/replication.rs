@@ -42,10 +42,28 @@ fn write(client: &mut Client, rng: &mut Rng) {
     let any = [&s, &l, &set, &h, &z, &x][rng.usize(..6)].clone();
     let command: Vec<String> = match rng.u32(..64) {
         0..3 => vec!["SET".into(), s, word(rng)],
-        3 => vec!["SET".into(), s, word(rng), "PX".into(), rng.u32(1..200).to_string()],
-        4 => vec!["SET".into(), s, word(rng), "EX".into(), "1000".into(), "GET".into()],
+        3 => vec![
+            "SET".into(),
+            s,
+            word(rng),
+            "PX".into(),
+            rng.u32(1..200).to_string(),
+        ],
+        4 => vec![
+            "SET".into(),
+            s,
+            word(rng),
+            "EX".into(),
+            "1000".into(),
+            "GET".into(),
+        ],
         5 => vec!["APPEND".into(), s, word(rng)],
-        6 => vec!["SETRANGE".into(), s, rng.u32(..60_000).to_string(), word(rng)],
+        6 => vec![
+            "SETRANGE".into(),
+            s,
+            rng.u32(..60_000).to_string(),
+            word(rng),
+        ],
         7 => vec!["INCRBYFLOAT".into(), format!("n{s}"), "1.25".into()],
         8 => vec!["GETEX".into(), s, "PERSIST".into()],
         9 => vec!["GETDEL".into(), s],
@@ -53,9 +71,24 @@ fn write(client: &mut Client, rng: &mut Rng) {
         11..13 => vec!["RPUSH".into(), l, word(rng), word(rng), word(rng)],
         13 => vec!["LPOP".into(), l, rng.u32(..4).to_string()],
         14 => vec!["LMOVE".into(), l, l2, "LEFT".into(), "RIGHT".into()],
-        15 => vec!["LMPOP".into(), "2".into(), l, l2, "RIGHT".into(), "COUNT".into(), "3".into()],
+        15 => vec![
+            "LMPOP".into(),
+            "2".into(),
+            l,
+            l2,
+            "RIGHT".into(),
+            "COUNT".into(),
+            "3".into(),
+        ],
         16 => vec!["BLPOP".into(), l, l2, "0.01".into()],
-        17 => vec!["BLMOVE".into(), l, l2, "RIGHT".into(), "LEFT".into(), "0.01".into()],
+        17 => vec![
+            "BLMOVE".into(),
+            l,
+            l2,
+            "RIGHT".into(),
+            "LEFT".into(),
+            "0.01".into(),
+        ],
         18 => vec!["LTRIM".into(), l, "-20".into(), "-1".into()],
         19 => vec!["LSET".into(), l, "0".into(), word(rng)],
         20..22 => vec!["SADD".into(), set, word(rng), word(rng)],
@@ -66,31 +99,84 @@ fn write(client: &mut Client, rng: &mut Rng) {
         26..28 => vec!["HSET".into(), h, word(rng), word(rng), word(rng), word(rng)],
         28 => vec!["HINCRBYFLOAT".into(), h, "n".into(), "0.5".into()],
         29 => vec!["HDEL".into(), h, word(rng), word(rng)],
-        30..32 => vec!["ZADD".into(), z, number(rng), word(rng), number(rng), word(rng)],
+        30..32 => vec![
+            "ZADD".into(),
+            z,
+            number(rng),
+            word(rng),
+            number(rng),
+            word(rng),
+        ],
         32 => vec!["ZINCRBY".into(), z, number(rng), word(rng)],
         33 => vec!["ZPOPMIN".into(), z, "2".into()],
         34 => vec!["ZMPOP".into(), "2".into(), z, z2, "MAX".into()],
         35 => vec!["ZUNIONSTORE".into(), z.clone(), "2".into(), z, z2],
         36 => vec!["ZREMRANGEBYRANK".into(), z, "0".into(), "1".into()],
         37 => vec!["ZRANGESTORE".into(), z2, z, "0".into(), "5".into()],
-        38..40 => vec!["XADD".into(), x, "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "f".into(), word(rng)],
-        40 => vec!["XGROUP".into(), "CREATE".into(), x, "g".into(), "0".into(), "MKSTREAM".into()],
+        38..40 => vec![
+            "XADD".into(),
+            x,
+            "MAXLEN".into(),
+            "~".into(),
+            "50".into(),
+            "*".into(),
+            "f".into(),
+            word(rng),
+        ],
+        40 => vec![
+            "XGROUP".into(),
+            "CREATE".into(),
+            x,
+            "g".into(),
+            "0".into(),
+            "MKSTREAM".into(),
+        ],
         41..43 => {
             let consumer = format!("c{}", rng.u32(..3));
-            let words = ["XREADGROUP", "GROUP", "g", &consumer, "COUNT", "2", "STREAMS", &x, ">"];
+            let words = [
+                "XREADGROUP",
+                "GROUP",
+                "g",
+                &consumer,
+                "COUNT",
+                "2",
+                "STREAMS",
+                &x,
+                ">",
+            ];
             words.map(String::from).into()
         }
-        43 => vec!["XAUTOCLAIM".into(), x, "g".into(), "c0".into(), "5".into(), "0".into()],
+        43 => vec![
+            "XAUTOCLAIM".into(),
+            x,
+            "g".into(),
+            "c0".into(),
+            "5".into(),
+            "0".into(),
+        ],
         44 => vec!["XTRIM".into(), x, "MAXLEN".into(), "20".into()],
         45 => vec!["EXPIRE".into(), any, "1000".into()],
         46 => vec!["PEXPIRE".into(), any, rng.u32(1..100).to_string()],
         47 => vec!["PERSIST".into(), any],
         48 => vec!["DEL".into(), any],
         49 => vec!["RENAME".into(), s, s2],
-        50 => vec!["COPY".into(), any.clone(), any, "DB".into(), rng.u32(..DATABASES).to_string(), "REPLACE".into()],
+        50 => vec![
+            "COPY".into(),
+            any.clone(),
+            any,
+            "DB".into(),
+            rng.u32(..DATABASES).to_string(),
+            "REPLACE".into(),
+        ],
         51 => vec!["MOVE".into(), any, rng.u32(..DATABASES).to_string()],
         52 => vec!["PFADD".into(), format!("pf{s}"), word(rng)],
-        53 => vec!["GEOADD".into(), format!("geo{z}"), "13.36".into(), "38.1".into(), word(rng)],
+        53 => vec![
+            "GEOADD".into(),
+            format!("geo{z}"),
+            "13.36".into(),
+            "38.1".into(),
+            word(rng),
+        ],
         54 => vec!["SORT".into(), l, "ALPHA".into(), "STORE".into(), l2],
         55 => vec!["SETBIT".into(), s, rng.u32(..4096).to_string(), "1".into()],
         56 => {
@@ -185,6 +271,14 @@ fn sorted(value: Value, pairs: bool) -> Vec<Vec<Value>> {
     items
 }
 
+/// What is known of groups, but for how many entries they have read: Redis 7.0 does not tell its replicas, either.
+fn groups(value: &Value) -> Vec<Vec<Value>> {
+    let groups = value.items().expect("groups").iter();
+    groups
+        .map(|group| group.items().expect("a group")[..8].to_vec())
+        .collect()
+}
+
 /// All that a server holds, by database and key.
 fn contents(server: &Server) -> BTreeMap<(u32, Vec<u8>), String> {
     let mut client = server.client();
@@ -207,7 +301,7 @@ fn contents(server: &Server) -> BTreeMap<(u32, Vec<u8>), String> {
                 b"stream" => format!(
                     "{:?} {:?} {:?}",
                     ask(&[b"XRANGE", &name, b"-", b"+"]),
-                    ask(&[b"XINFO", b"GROUPS", &name]),
+                    groups(&ask(&[b"XINFO", b"GROUPS", &name])),
                     ask(&[b"XPENDING", &name, b"g"]),
                 ),
                 other => format!("{other:?}"),
@@ -225,7 +319,11 @@ fn assert_same(replica: &Server, master: &Server) {
     wait_for(replica, master);
     let (there, here) = (contents(replica), contents(master));
     let is_different = |key: &&(u32, Vec<u8>)| there.get(*key) != here.get(*key);
-    let different: Vec<_> = there.keys().chain(here.keys()).filter(is_different).collect();
+    let different: Vec<_> = there
+        .keys()
+        .chain(here.keys())
+        .filter(is_different)
+        .collect();
     let shown = different.first().map(|key| {
         let cut = |text: Option<&String>| text.map(|text| text[..text.len().min(2000)].to_string());
         (cut(there.get(*key)), cut(here.get(*key)))
@@ -244,7 +342,11 @@ fn a_redis_follows_and_holds_the_same() {
     let mut client = cairn.client();
     let code = "#!lua name=lib\nredis.register_function('f', function() return 'f' end)";
     client.command(&["FUNCTION", "LOAD", code]);
-    client.command(&["EVAL", "for i = 1, 20000 do redis.call('rpush', 'long', i) redis.call('zadd', 'many', i, i) end", "0"]);
+    client.command(&[
+        "EVAL",
+        "for i = 1, 20000 do redis.call('rpush', 'long', i) redis.call('zadd', 'many', i, i) end",
+        "0",
+    ]);
     let early = replica_of(&cairn, &[]);
     under_load(&cairn, 1, || thread::sleep(Duration::from_secs(2)));
     assert_same(&early, &cairn);
@@ -277,7 +379,10 @@ fn one_that_was_cut_off_goes_on_where_it_was() {
         let lines = stats.lines().filter(|line| line.starts_with("sync_"));
         lines.map(String::from).collect::<Vec<_>>()
     };
-    assert_eq!(syncs(&mut client), ["sync_full:1", "sync_partial_ok:0", "sync_partial_err:1"]);
+    assert_eq!(
+        syncs(&mut client),
+        ["sync_full:1", "sync_partial_ok:0", "sync_partial_err:1"]
+    );
     under_load(&cairn, 4, || {
         let mut killer = cairn.client();
         for _ in 0..3 {
@@ -286,7 +391,10 @@ fn one_that_was_cut_off_goes_on_where_it_was() {
         }
     });
     assert_same(&replica, &cairn);
-    assert_eq!(syncs(&mut client)[..2], ["sync_full:1", "sync_partial_ok:3"]);
+    assert_eq!(
+        syncs(&mut client)[..2],
+        ["sync_full:1", "sync_partial_ok:3"]
+    );
 
     // A server that was restarted is another, and sends everything again.
     cairn.restart();
@@ -356,7 +464,12 @@ fn snapshots_are_sent_to_tools() {
 fn one_that_takes_nothing_is_given_up_on() {
     let cairn = Server::cairn(&[]);
     let mut client = cairn.client();
-    client.command(&["CONFIG", "SET", "client-output-buffer-limit", "replica 1mb 1mb 1"]);
+    client.command(&[
+        "CONFIG",
+        "SET",
+        "client-output-buffer-limit",
+        "replica 1mb 1mb 1",
+    ]);
     let _follower = Follower::of(&cairn.addr()).expect("a stream");
     let value = "x".repeat(200_000);
     let until = Instant::now() + PATIENCE;

@@ -14,8 +14,8 @@ use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::{
-    Call, Step, bury_expired, count_lookups, error_text, finish, is_outdated, looked_up, start_unit,
-    try_blocking,
+    Call, Step, bury_expired, count_lookups, error_text, finish, is_outdated, looked_up,
+    start_unit, try_blocking,
 };
 use crate::unit::Unit;
 
@@ -159,8 +159,13 @@ fn run_everywhere(
         txn.begin(call.database);
         result = handler(&mut txn, &call.args);
         if result.is_ok()
-            && let Err(error) =
-                commit_part(server, &mut txn, &mut held, (call.client, None), &mut served)
+            && let Err(error) = commit_part(
+                server,
+                &mut txn,
+                &mut held,
+                (call.client, None),
+                &mut served,
+            )
         {
             result = Err(error);
         }

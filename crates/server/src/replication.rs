@@ -169,7 +169,9 @@ impl Replication {
 
     fn leave(&self, follower: &Arc<Follower>) {
         let mut state = self.state.lock();
-        state.followers.retain(|other| !Arc::ptr_eq(other, follower));
+        state
+            .followers
+            .retain(|other| !Arc::ptr_eq(other, follower));
         if state.followers.is_empty() {
             state.alone_since = Instant::now();
         }
@@ -263,7 +265,9 @@ impl Replication {
                 state.backlog = None;
                 self.store.listeners().follow(false);
                 self.interest.remove();
-                tracing::info!("nobody has followed for {longest} seconds: commands are told to nobody from now on");
+                tracing::info!(
+                    "nobody has followed for {longest} seconds: commands are told to nobody from now on"
+                );
             }
             return;
         }
@@ -273,7 +277,10 @@ impl Replication {
         }
         for follower in &state.followers {
             if follower.is_silent_for(patience) {
-                tracing::warn!("{}: closed, it follows and has been silent", follower.client.peer);
+                tracing::warn!(
+                    "{}: closed, it follows and has been silent",
+                    follower.client.peer
+                );
                 follower.client.kill();
             }
         }

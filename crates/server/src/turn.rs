@@ -22,8 +22,8 @@ use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
-    Store, Time, WriteTxn,
+    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still, Store,
+    Time, WriteTxn,
 };
 use tokio::sync::Notify;
 

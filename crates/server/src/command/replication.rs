@@ -4,9 +4,7 @@ use cairn_resp::Reply;
 use cairn_store::{Error, Result};
 
 use super::args::{Args, is};
-use super::flags::Flag::{
-    Admin, AllowBusy, Loading, NoAsyncLoading, NoMulti, NoScript, Stale,
-};
+use super::flags::Flag::{Admin, AllowBusy, Loading, NoAsyncLoading, NoMulti, NoScript, Stale};
 use super::pubsub::unanswered;
 use super::{Command, Handler, command};
 use crate::session::{Session, Sync};

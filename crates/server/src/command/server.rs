@@ -191,7 +191,11 @@ fn role(session: &mut Session, _: &Args) -> Result<Reply> {
     let followers = overview.followers.iter().filter(|it| it.is_online());
     let followers = followers.map(|follower| {
         let (address, port) = follower.address();
-        let words = [address, port.to_string(), follower.acknowledged().to_string()];
+        let words = [
+            address,
+            port.to_string(),
+            follower.acknowledged().to_string(),
+        ];
         words.into_iter().map(String::into_bytes).collect()
     });
     Ok(Reply::Array(vec![

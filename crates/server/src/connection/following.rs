@@ -88,7 +88,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.write_reply(error_reply(error));
             }
         };
-        tracing::info!("{}: follows, and is sent everything as of byte {offset}", client.peer);
+        tracing::info!(
+            "{}: follows, and is sent everything as of byte {offset}",
+            client.peer
+        );
         if sync.place.is_some() {
             self.output
                 .extend_from_slice(format!("+FULLRESYNC {id} {offset}\r\n").as_bytes());

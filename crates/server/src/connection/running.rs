@@ -607,6 +607,8 @@ impl Wait {
 }
 
 /// Runs on a thread that may take its time.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Gone> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Gone> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Gone)
 }

@@ -50,7 +50,11 @@ impl Spool {
 fn nameless(directory: &Path) -> Result<File> {
     let path = directory.join(format!("replication-{}.rdb", random_id()));
     let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).open(&path)?;
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }

@@ -188,13 +188,7 @@ fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Rep
 }
 
 /// Followers are told the moment, whatever it was told by, and the fields for which the conditions were met.
-fn propagate(
-    txn: &mut WriteTxn,
-    name: &[u8],
-    fields: &[&[u8]],
-    outcomes: &[i64],
-    at_ms: u64,
-) {
+fn propagate(txn: &mut WriteTxn, name: &[u8], fields: &[&[u8]], outcomes: &[i64], at_ms: u64) {
     let of = |wanted: i64| -> Vec<&[u8]> {
         let with = fields.iter().zip(outcomes);
         let with = with.filter(|(_, outcome)| **outcome == wanted);
