@@ -14,6 +14,7 @@ pub mod disk;
 pub mod ending;
 pub mod fault;
 pub mod figures;
+pub mod follower;
 pub mod json;
 pub mod linearizability;
 pub mod nemesis;

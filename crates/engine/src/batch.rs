@@ -212,6 +212,12 @@ impl Batch {
         rows.map(|row| (family_of(row), key_of(row)))
     }
 
+    /// Whether a row was changed since it was so large, and not taken back, be it to what it was before.
+    pub fn has_changed_since(&self, bytes: usize) -> bool {
+        // Every change adds its key.
+        self.bytes > bytes
+    }
+
     /// Takes back every change since the last savepoint.
     pub fn rollback(&mut self) {
         if self.savepoint == Savepoint::Empty {

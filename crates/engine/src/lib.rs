@@ -32,6 +32,7 @@ mod regions;
 mod row;
 mod rows;
 mod space;
+mod still;
 mod survivors;
 mod table;
 mod whole;

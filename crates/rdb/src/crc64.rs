@@ -32,8 +32,25 @@ const fn tables() -> [[u64; 256]; 8] {
 }
 
 pub fn crc64(bytes: &[u8]) -> u64 {
+    continued(0, bytes)
+}
+
+/// The checksum of all that came so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum(u64);
+
+impl Sum {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 = continued(self.0, bytes);
+    }
+
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+fn continued(mut crc: u64, bytes: &[u8]) -> u64 {
     let (eights, rest) = bytes.as_chunks::<8>();
-    let mut crc = 0;
     for eight in eights {
         let mixed = (crc ^ u64::from_le_bytes(*eight)).to_le_bytes();
         crc = 0;
@@ -53,6 +70,17 @@ mod tests {
     #[test]
     fn the_check_value() {
         assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn in_pieces_it_is_the_same() {
+        let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37 % 251) as u8).collect();
+        for at in 0..bytes.len() {
+            let mut sum = Sum::default();
+            sum.add(&bytes[..at]);
+            sum.add(&bytes[at..]);
+            assert_eq!(sum.value(), crc64(&bytes));
+        }
     }
 
     #[test]

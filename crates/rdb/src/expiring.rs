@@ -15,20 +15,18 @@ use crate::{Corrupt, Input, Item};
 /// The last time there is, as in Redis.
 const LAST: u64 = (1 << 48) - 1;
 
-pub fn read<E: From<Corrupt>>(
+/// The next field.
+pub fn read_field<E: From<Corrupt>>(
     input: &mut Input<'_>,
+    first: u64,
     visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let first = u64::from_le_bytes(input.fixed()?);
-    for _ in 0..input.length()? {
-        let at_ms = match input.length()? {
-            0 => 0,
-            beyond => first.checked_add(beyond - 1).ok_or(Corrupt)?,
-        };
-        let field = input.string()?;
-        visit(item(&field, &input.string()?, at_ms)?)?;
-    }
-    Ok(())
+    let at_ms = match input.length()? {
+        0 => 0,
+        beyond => first.checked_add(beyond - 1).ok_or(Corrupt)?,
+    };
+    let field = input.string()?;
+    visit(item(&field, &input.string()?, at_ms)?)
 }
 
 pub fn read_small<E: From<Corrupt>>(

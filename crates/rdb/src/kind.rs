@@ -1,5 +1,7 @@
 //! The first byte of a payload: what it holds, and in which form.
 
+use crate::unit::Unit;
+
 /// What a payload holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -66,6 +68,20 @@ impl Form {
     /// Redis 7.0 does not know it.
     pub fn is_later(self) -> bool {
         matches!(self, Form::HashExpiring | Form::HashListpackExpiring)
+    }
+
+    /// What each element takes, where a number of them is followed by one after the other.
+    pub fn element(self) -> Option<&'static [Unit]> {
+        use Unit::{Bytes, Length, Score, String};
+        match self {
+            Form::List | Form::Set | Form::ListOfZiplists => Some(&[String]),
+            Form::Hash => Some(&[String, String]),
+            Form::Zset => Some(&[String, Bytes(8)]),
+            Form::ZsetOfText => Some(&[String, Score]),
+            Form::ListOfListpacks => Some(&[Length, String]),
+            Form::HashExpiring => Some(&[Length, String, String]),
+            _ => None,
+        }
     }
 
     pub fn kind(self) -> Kind {

@@ -1,5 +1,5 @@
 //! Values in the bytes of DUMP and RESTORE: those of Redis' snapshots, up to version 10 (Redis 7.0), and hashes with
-//! fields that expire, which are of version 12 (Redis 7.4).
+//! fields that expire, which are of version 12 (Redis 7.4). And snapshots as a whole: [`file`].
 //!
 //! ```text
 //! type u8 | value | version u16 | CRC-64 of all before u64     both little endian
@@ -18,28 +18,33 @@
 
 mod crc64;
 mod expiring;
+pub mod file;
 mod footer;
 mod input;
 mod intset;
 mod kind;
 mod listpack;
 pub mod lzf;
+pub mod part;
 mod quicklist;
 mod read;
 mod stream;
 pub mod string;
 mod unique;
+mod unit;
 mod write;
 mod ziplist;
 mod zipmap;
 
+pub use crc64::Sum;
 pub use footer::{opened, seal, seal_later};
 pub use input::Input;
-pub use kind::Kind;
+pub use intset::of as intset;
+pub use kind::{Form, Kind};
 pub use listpack::{Listpack, Value};
 pub use quicklist::Quicklist;
 pub use read::{Item, Payload};
-pub use stream::{Facts, Id, Nodes, Read};
+pub use stream::{Facts, Id, Node, Nodes, Packing, Read};
 pub use write::Dump;
 
 /// Why a payload is not restored.

@@ -44,27 +44,36 @@ pub fn decompress(mut input: &[u8], len: usize) -> Option<Vec<u8>> {
     (out.len() == len).then_some(out)
 }
 
-/// How many bits of a hash tell where three bytes were last seen.
+/// How many bits of a hash tell where three bytes were last seen, at most. For a short input fewer will do, and there
+/// is less to be made ready.
 const HASH_BITS: u32 = 14;
+const FEWEST_BITS: u32 = 6;
 const FARTHEST: usize = 1 << 13;
 const LONGEST_COPY: usize = 264;
 const LONGEST_PLAIN: usize = 32;
 const NOWHERE: u32 = u32::MAX;
 
-fn hash(bytes: [u8; 3]) -> usize {
+fn hash(bytes: [u8; 3], bits: u32) -> usize {
     let [a, b, c] = bytes.map(u32::from);
     let hash = (a << 16 | b << 8 | c).wrapping_mul(0x9e37_79b1);
-    (hash >> (u32::BITS - HASH_BITS)) as usize
+    (hash >> (u32::BITS - bits)) as usize
+}
+
+/// Twice as many places as there are bytes.
+fn bits_for(len: usize) -> u32 {
+    let bits = usize::BITS - len.leading_zeros() + 1;
+    bits.clamp(FEWEST_BITS, HASH_BITS)
 }
 
 /// Appends the input compressed; false, and something to be cut off again, if that takes more than `most` bytes.
 pub fn compress(input: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
     let end = out.len() + most;
     // Where the three bytes of each hash were last seen; with more input than that, only its end counts.
-    let mut seen = vec![NOWHERE; 1 << HASH_BITS];
+    let bits = bits_for(input.len());
+    let mut seen = vec![NOWHERE; 1 << bits];
     let (mut place, mut plain) = (0, 0);
     while let Some(three) = input[place..].first_chunk::<3>() {
-        let before = std::mem::replace(&mut seen[hash(*three)], place as u32);
+        let before = std::mem::replace(&mut seen[hash(*three, bits)], place as u32);
         let back = (place as u32).wrapping_sub(before) as usize;
         let is_near = before != NOWHERE && (1..=FARTHEST.min(place)).contains(&back);
         if !is_near || input[place - back..].first_chunk::<3>() != Some(three) {
@@ -86,7 +95,7 @@ pub fn compress(input: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         // The last places of what was copied are where the next copy is likely to come from.
         for known in (place + length).saturating_sub(2).max(place + 1)..place + length {
             if let Some(three) = input[known..].first_chunk::<3>() {
-                seen[hash(*three)] = known as u32;
+                seen[hash(*three, bits)] = known as u32;
             }
         }
         place += length;

@@ -17,25 +17,23 @@ const NODE_BYTES: usize = 8 * 1024;
 /// What Redis takes an element to cost beside its bytes.
 const ELEMENT_COST: usize = 8;
 
-pub fn read<E: From<Corrupt>>(
+pub fn read_node<E: From<Corrupt>>(
     input: &mut Input<'_>,
     visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    for _ in 0..input.length()? {
-        let container = input.length()?;
-        let node = input.string()?;
-        match container {
-            PLAIN if !node.is_empty() => visit(Item::Element(&node))?,
-            PACKED => {
-                let mut elements = listpack::Elements::open(&node)?;
-                while let Some(element) = elements.next()? {
-                    element.with(|element| visit(Item::Element(element)))?;
-                }
+    let container = input.length()?;
+    let node = input.string()?;
+    match container {
+        PLAIN if !node.is_empty() => visit(Item::Element(&node)),
+        PACKED => {
+            let mut elements = listpack::Elements::open(&node)?;
+            while let Some(element) = elements.next()? {
+                element.with(|element| visit(Item::Element(element)))?;
             }
-            _ => return Err(Corrupt.into()),
+            Ok(())
         }
+        _ => Err(Corrupt.into()),
     }
-    Ok(())
 }
 
 /// The nodes of a list under construction.
@@ -48,7 +46,7 @@ pub struct Quicklist {
 
 impl Quicklist {
     /// Goes on where the number of nodes belongs.
-    pub(crate) fn new(out: Vec<u8>) -> Self {
+    pub fn new(out: Vec<u8>) -> Self {
         Quicklist {
             nodes_at: out.len(),
             out,
@@ -77,7 +75,7 @@ impl Quicklist {
         self.nodes += 1;
     }
 
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         if !self.node.is_empty() {
             self.end_node();
         }

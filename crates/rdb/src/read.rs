@@ -6,12 +6,13 @@ use crate::kind::Form;
 use crate::listpack::Value;
 use crate::stream::{self, Facts, Id, Read};
 use crate::unique::{Suspects, Unique};
+use crate::unit::Unit;
 use crate::{
     Corrupt, Input, Kind, Refused, expiring, footer, intset, listpack, quicklist, ziplist, zipmap,
 };
 
 /// How many names are compared with each other at once, by 64 MB that stand for them.
-const NAMES_AT_ONCE: usize = 8 << 20;
+pub(crate) const NAMES_AT_ONCE: usize = 8 << 20;
 
 /// Entries of a stream share the names of their fields, in Redis, and a few bytes can be a share in very long ones. Here
 /// each entry has its own: what comes to more than this, and so many times the payload, is not written out.
@@ -55,7 +56,7 @@ pub enum Item<'a> {
 
 impl Item<'_> {
     /// What there may be only once in a collection. (A stream's reader sees to that itself.)
-    fn name(&self) -> Option<&[u8]> {
+    pub(crate) fn name(&self) -> Option<&[u8]> {
         match self {
             Item::Member(name)
             | Item::Scored(name, _)
@@ -157,75 +158,163 @@ impl<'a> Payload<'a> {
         visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut input = self.value;
-        match self.form {
-            Form::String => visit(Item::String(&input.string()?)),
-            Form::List => {
-                for _ in 0..input.length()? {
-                    visit(Item::Element(&input.string()?))?;
-                }
-                Ok(())
-            }
-            Form::Set => {
-                for _ in 0..input.length()? {
-                    visit(Item::Member(&input.string()?))?;
-                }
-                Ok(())
-            }
-            Form::Zset | Form::ZsetOfText => {
-                for _ in 0..input.length()? {
-                    let member = input.string()?;
-                    let score = match self.form {
-                        Form::Zset => f64::from_le_bytes(input.fixed()?),
-                        _ => text_score(&mut input)?,
-                    };
-                    visit(Item::Scored(&member, checked(score)?))?;
-                }
-                Ok(())
-            }
-            Form::Hash => {
-                for _ in 0..input.length()? {
-                    let field = input.string()?;
-                    visit(Item::Field(&field, &input.string()?))?;
-                }
-                Ok(())
-            }
-            Form::HashZipmap => {
-                let node = input.string()?;
-                let mut fields = zipmap::Fields::open(&node)?;
-                while let Some((field, value)) = fields.next()? {
-                    visit(Item::Field(field, value))?;
-                }
-                Ok(())
-            }
-            Form::SetIntset => {
-                let node = input.string()?;
-                let mut numbers = intset::Numbers::open(&node)?;
-                while let Some(number) = numbers.next()? {
-                    visit(Item::Member(number.to_string().as_bytes()))?;
-                }
-                Ok(())
-            }
-            Form::ListZiplist => read_ziplist(&input.string()?, self.kind(), visit),
-            Form::ListOfZiplists => {
-                for _ in 0..input.length()? {
-                    read_ziplist(&input.string()?, Kind::List, visit)?;
-                }
-                Ok(())
-            }
-            Form::HashZiplist | Form::ZsetZiplist => {
-                read_ziplist(&input.string()?, self.kind(), visit)
-            }
-            Form::HashListpack | Form::ZsetListpack => {
-                let node = input.string()?;
-                let mut elements = listpack::Elements::open(&node)?;
-                read_small(self.kind(), || elements.next(), visit)
-            }
-            Form::ListOfListpacks => quicklist::read(&mut input, visit),
-            Form::HashExpiring => expiring::read(&mut input, visit),
-            Form::HashListpackExpiring => expiring::read_small(&mut input, visit),
-            Form::StreamBefore7 => stream::read(&mut input, false, visit),
-            Form::Stream => stream::read(&mut input, true, visit),
+        let mut reading = Reading::new(self.form);
+        while !reading.is_done() {
+            reading.step(&mut input, visit)?;
         }
+        Ok(())
+    }
+}
+
+/// Reads a value step by step: each takes what [`Reading::needs`] says, and no more. So it may come in pieces.
+pub struct Reading {
+    form: Form,
+    place: Place,
+}
+
+/// What comes next.
+enum Place {
+    Start,
+    /// So many elements, and not none, of a hash in which none expires before that time.
+    Elements {
+        left: u64,
+        first_ms: u64,
+    },
+    Stream(Box<stream::Reading>),
+    End,
+}
+
+impl Reading {
+    pub fn new(form: Form) -> Reading {
+        let place = match form {
+            Form::StreamBefore7 => Place::Stream(Box::new(stream::Reading::new(false))),
+            Form::Stream => Place::Stream(Box::new(stream::Reading::new(true))),
+            _ => Place::Start,
+        };
+        Reading { form, place }
+    }
+
+    pub fn is_done(&self) -> bool {
+        match &self.place {
+            Place::Start | Place::Elements { .. } => false,
+            Place::Stream(stream) => stream.is_done(),
+            Place::End => true,
+        }
+    }
+
+    /// What the next step reads.
+    pub fn needs(&self) -> &'static [Unit] {
+        use Unit::{Bytes, Length, String};
+        match &self.place {
+            Place::Start => match self.form {
+                Form::HashExpiring => &[Bytes(8), Length],
+                Form::HashListpackExpiring => &[Bytes(8), String],
+                form if form.element().is_some() => &[Length],
+                _ => &[String],
+            },
+            Place::Elements { .. } => self.form.element().unwrap_or_default(),
+            Place::Stream(stream) => stream.needs(),
+            Place::End => &[],
+        }
+    }
+
+    pub fn step<E: From<Corrupt>>(
+        &mut self,
+        input: &mut Input<'_>,
+        visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (left, first_ms) = match &mut self.place {
+            Place::Stream(stream) => return stream.step(input, visit),
+            Place::End => return Ok(()),
+            Place::Start if self.form.element().is_none() => {
+                read_whole(self.form, input, visit)?;
+                (0, 0)
+            }
+            Place::Start => {
+                let first_ms = match self.form {
+                    Form::HashExpiring => u64::from_le_bytes(input.fixed()?),
+                    _ => 0,
+                };
+                (input.length()?, first_ms)
+            }
+            Place::Elements { left, first_ms } => {
+                read_element(self.form, input, *first_ms, visit)?;
+                (*left - 1, *first_ms)
+            }
+        };
+        self.place = match left {
+            0 => Place::End,
+            left => Place::Elements { left, first_ms },
+        };
+        Ok(())
+    }
+}
+
+/// The next element of a value that has a number of them.
+fn read_element<E: From<Corrupt>>(
+    form: Form,
+    input: &mut Input<'_>,
+    first_ms: u64,
+    visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    match form {
+        Form::List => visit(Item::Element(&input.string()?)),
+        Form::Set => visit(Item::Member(&input.string()?)),
+        Form::Zset => {
+            let member = input.string()?;
+            let score = f64::from_le_bytes(input.fixed()?);
+            visit(Item::Scored(&member, checked(score)?))
+        }
+        Form::ZsetOfText => {
+            let member = input.string()?;
+            let score = text_score(input)?;
+            visit(Item::Scored(&member, checked(score)?))
+        }
+        Form::Hash => {
+            let field = input.string()?;
+            visit(Item::Field(&field, &input.string()?))
+        }
+        Form::HashExpiring => expiring::read_field(input, first_ms, visit),
+        Form::ListOfZiplists => read_ziplist(&input.string()?, Kind::List, visit),
+        Form::ListOfListpacks => quicklist::read_node(input, visit),
+        _ => Err(Corrupt.into()),
+    }
+}
+
+/// A value in one piece.
+fn read_whole<E: From<Corrupt>>(
+    form: Form,
+    input: &mut Input<'_>,
+    visit: &mut dyn FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    match form {
+        Form::String => visit(Item::String(&input.string()?)),
+        Form::HashZipmap => {
+            let node = input.string()?;
+            let mut fields = zipmap::Fields::open(&node)?;
+            while let Some((field, value)) = fields.next()? {
+                visit(Item::Field(field, value))?;
+            }
+            Ok(())
+        }
+        Form::SetIntset => {
+            let node = input.string()?;
+            let mut numbers = intset::Numbers::open(&node)?;
+            while let Some(number) = numbers.next()? {
+                visit(Item::Member(number.to_string().as_bytes()))?;
+            }
+            Ok(())
+        }
+        Form::ListZiplist | Form::HashZiplist | Form::ZsetZiplist => {
+            read_ziplist(&input.string()?, form.kind(), visit)
+        }
+        Form::HashListpack | Form::ZsetListpack => {
+            let node = input.string()?;
+            let mut elements = listpack::Elements::open(&node)?;
+            read_small(form.kind(), || elements.next(), visit)
+        }
+        Form::HashListpackExpiring => expiring::read_small(input, visit),
+        _ => Err(Corrupt.into()),
     }
 }
 

@@ -16,8 +16,9 @@ mod node;
 mod read;
 mod write;
 
-pub use read::read;
-pub use write::{Nodes, append_facts, append_group, append_id, append_time};
+pub use node::Node;
+pub use read::Reading;
+pub use write::{Nodes, Packing, append_facts, append_group, append_id, append_time};
 
 use crate::Corrupt;
 

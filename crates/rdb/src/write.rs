@@ -3,8 +3,8 @@
 use crate::kind::Form;
 use crate::listpack::Listpack;
 use crate::quicklist::Quicklist;
-use crate::stream::{self, Facts, Id, Nodes, Read};
-use crate::{footer, intset, string};
+use crate::stream::{Facts, Id, Nodes, Read};
+use crate::{footer, intset, part, string};
 
 /// A payload under construction.
 pub struct Dump(Vec<u8>);
@@ -68,10 +68,7 @@ impl Dump {
 
     /// When the next field expires, zero for never.
     pub fn time(&mut self, first_ms: u64, at_ms: u64) {
-        self.count(match at_ms {
-            0 => 0,
-            at_ms => at_ms.saturating_sub(first_ms) + 1,
-        });
+        part::field_time(first_ms, at_ms, &mut self.0);
     }
 
     /// A sorted set of so many members, to be followed by a part and a [`Dump::score`] for each.
@@ -94,41 +91,38 @@ impl Dump {
     /// To be followed by a [`Dump::count`] of groups, and the groups.
     pub fn of_stream(nodes: Nodes, facts: &Facts) -> Dump {
         let mut out = nodes.finish();
-        stream::append_facts(facts, &mut out);
+        part::facts(facts, &mut out);
         Dump(out)
     }
 
     /// To be followed by a count of what is pending, a [`Dump::delivery`] for each, and a count of consumers.
     pub fn group(&mut self, name: &[u8], last: Id, read: Read) {
-        stream::append_group(name, last, read, &mut self.0);
+        part::group(name, last, read, &mut self.0);
     }
 
     pub fn delivery(&mut self, id: Id, delivered_ms: u64, deliveries: u64) {
-        stream::append_id(id, &mut self.0);
-        stream::append_time(delivered_ms, &mut self.0);
-        self.count(deliveries);
+        part::delivery(id, delivered_ms, deliveries, &mut self.0);
     }
 
     /// To be followed by a count of what is pending, and a [`Dump::owned`] for each.
     pub fn consumer(&mut self, name: &[u8], seen_ms: u64) {
-        self.part(name);
-        stream::append_time(seen_ms, &mut self.0);
+        part::consumer(name, seen_ms, &mut self.0);
     }
 
     pub fn owned(&mut self, id: Id) {
-        stream::append_id(id, &mut self.0);
+        part::owned(id, &mut self.0);
     }
 
     pub fn count(&mut self, count: u64) {
-        string::append_length(count, &mut self.0);
+        part::count(count, &mut self.0);
     }
 
     pub fn part(&mut self, part: &[u8]) {
-        string::append(part, &mut self.0);
+        part::text(part, &mut self.0);
     }
 
     pub fn score(&mut self, score: f64) {
-        self.0.extend_from_slice(&score.to_le_bytes());
+        part::score(score, &mut self.0);
     }
 
     /// How many bytes there are so far.

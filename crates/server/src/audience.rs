@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 
 use cairn_store::{Effect, Observer, slot};
 
+use crate::propagation::{expiring_word, request};
 use crate::pubsub::Published;
+use crate::replication::Told;
 use crate::route;
 use crate::server::Server;
 use crate::tracking::Outdated;
@@ -25,7 +27,9 @@ impl Observer for Audience {
             return;
         };
         let limits = &server.live.output_limits;
+        let is_followed = server.store.listeners().are_followed();
         let mut outdated = Outdated::default();
+        let mut told = Told::default();
         for effect in effects {
             match effect {
                 Effect::Message {
@@ -68,8 +72,28 @@ impl Observer for Audience {
                     let has_gone = |name: &[u8]| !route::is_led_here(&server, slot(name));
                     server.pubsub.leave_shards(has_gone, limits);
                 }
-                Effect::Expired { database, key } => server.blocked.expired((database, key)),
+                Effect::Expired { database, key } => {
+                    if is_followed {
+                        told.add(database, request(&[expiring_word(), &key]));
+                    }
+                    server.blocked.expired((database, key));
+                }
+                Effect::FieldsGone {
+                    database,
+                    key,
+                    fields,
+                } => {
+                    let mut words: Vec<&[u8]> = vec![b"HDEL", &key];
+                    words.extend(fields.iter().map(|field| &field[..]));
+                    told.add(database, request(&words));
+                }
+                Effect::Propagated { database, request } => told.add(database, request),
+                Effect::Together => told.close_group(),
             }
+        }
+        told.finish();
+        if !told.is_empty() {
+            server.replication.tell(&told, limits);
         }
         outdated.tell(&server);
     }

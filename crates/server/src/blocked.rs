@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::command::{Blocking, Command, OwnedArgs};
 use crate::interest::{Changed, Interest, note_changes};
 use crate::server::Server;
-use crate::turn::{Call, error_text};
+use crate::turn::{Call, error_text, try_blocking};
 
 /// Everyone who waits.
 pub struct Blocked {
@@ -414,13 +414,17 @@ impl Waiter {
                 return None;
             }
             txn.mark(self.database);
-            let attempt = AssertUnwindSafe(|| (self.blocking.attempt)(txn, args, Some(key)));
+            let blocking = self.blocking;
+            let attempt = AssertUnwindSafe(|| try_blocking(txn, &call, blocking, Some(key)));
             let result = catch_unwind(attempt).unwrap_or_else(|_| {
                 tracing::error!("{} panicked, and was undone", self.command.name);
                 Err(Error::fixed("ERR internal error: see the server's log"))
             });
             if result.is_err() {
                 txn.undo();
+            }
+            if txn.is_followed() {
+                txn.propagate_together();
             }
             let reply = match result {
                 Ok(Some(reply)) => reply,

@@ -37,6 +37,8 @@ pub struct Client {
     pub output: Buffer,
     pub outbox: Outbox,
     pub is_monitor: AtomicBool,
+    /// It follows this server.
+    pub is_replica: AtomicBool,
     /// How many commands it has queued since MULTI; negative if it has not begun a transaction.
     pub queued: AtomicI64,
     excess: Excess,
@@ -136,9 +138,15 @@ impl Client {
 
     /// Whether it is up to the client that nothing happens, and has been for so long.
     pub fn is_idle(&self, milliseconds: u64) -> bool {
-        let is_waited_for =
-            self.is_blocked() || self.is_busy.load(Ordering::Relaxed) || self.is_subscriber();
+        let is_waited_for = self.is_blocked()
+            || self.is_busy.load(Ordering::Relaxed)
+            || self.is_subscriber()
+            || self.is_replica();
         !is_waited_for && self.idle_ms() > milliseconds
+    }
+
+    pub fn is_replica(&self) -> bool {
+        self.is_replica.load(Ordering::Relaxed)
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -207,6 +215,7 @@ impl Client {
     /// Its state in Redis' letters.
     fn flags(&self) -> String {
         let flags = [
+            ('S', self.is_replica()),
             ('O', self.is_monitor.load(Ordering::Relaxed)),
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Ordering::Relaxed) >= 0),
@@ -344,6 +353,7 @@ impl Clients {
             output: Buffer::default(),
             outbox: Outbox::default(),
             is_monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
             excess: Excess::default(),
             tracking: State::default(),

@@ -5,6 +5,7 @@
 //! committed. A client that takes its replies slowly is held back: little more is read from it, so its
 //! buffers stay bounded.
 
+mod following;
 mod forwarding;
 mod running;
 

@@ -34,6 +34,7 @@ pub async fn run(server: Arc<Server>) {
         shortage::look(&server);
         if tick == 0 {
             stats.note_memory(Memory::now().allocated);
+            server.replication.tick(&server);
             close_idle(&server);
             close_overfull(&server);
         }

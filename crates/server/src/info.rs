@@ -258,7 +258,14 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
     report.field("instantaneous_input_repl_kbps", "0.00");
     report.field("instantaneous_output_repl_kbps", "0.00");
     report.field("rejected_connections", stats.rejected_connections.get());
-    report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    let syncs = &server.replication.counts;
+    for (name, count) in [
+        ("sync_full", &syncs.full),
+        ("sync_partial_ok", &syncs.partial),
+        ("sync_partial_err", &syncs.refused),
+    ] {
+        report.field(name, count.load(Ordering::Relaxed));
+    }
     report.field(
         "expired_keys",
         stats.expired(server.store.expirer().expired_keys()),
@@ -317,19 +324,30 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
 }
 
 fn replication(server: &Server, report: &mut Report) -> Result<()> {
+    let overview = server.replication.overview();
     report.field("role", "master");
-    report.field("connected_slaves", 0);
-    if shortage::lacks_replicas(server) {
-        report.field("min_slaves_good_slaves", 0);
+    report.field("connected_slaves", overview.followers.len());
+    if let Some(most_lag) = shortage::wanted_replicas(server).map(|wanted| wanted.most_lag) {
+        let good = server.replication.count_good(most_lag);
+        report.field("min_slaves_good_slaves", good);
+    }
+    for (number, follower) in overview.followers.iter().enumerate() {
+        let (address, port) = follower.address();
+        let (state, offset) = (follower.state(), follower.acknowledged());
+        let lag = follower.lag().as_secs();
+        let told = format!("ip={address},port={port},state={state},offset={offset},lag={lag}");
+        report.field(&format!("slave{number}"), told);
     }
     report.field("master_failover_state", "no-failover");
-    report.field("master_replid", &server.replication_id);
+    report.field("master_replid", &overview.id);
     report.field("master_replid2", "0".repeat(40));
-    report.field("master_repl_offset", 0);
+    report.field("master_repl_offset", overview.offset);
     report.field("second_repl_offset", -1);
-    report.field("repl_backlog_active", 0);
+    report.field("repl_backlog_active", u8::from(overview.backlog.is_some()));
     report.field("repl_backlog_size", server.config.text("repl-backlog-size"));
-    report.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+    let (first, length) = overview.backlog.unwrap_or_default();
+    report.field("repl_backlog_first_byte_offset", first);
+    report.field("repl_backlog_histlen", length);
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Who wants to know which keys commands change: those who watch them, wait for them, or keep copies of them.
+//! Who wants to know which keys commands change: those who watch them, wait for them, or keep copies of them; and those who
+//! follow, and are told of the commands.
 //!
 //! Nearly always there is nobody, and commands pay for one look at a number.
 
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cairn_store::{Effect, Held, WriteTxn, slot};
 
 use crate::blocked::Served;
+use crate::propagation;
 use crate::server::Server;
 use crate::turn::Call;
 
@@ -19,6 +21,10 @@ impl Interest {
     #[inline]
     pub fn is_any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
     }
 
     pub fn add(&self) {
@@ -43,8 +49,18 @@ pub fn attend(
     (client, call): (u64, Option<&Call<'_>>),
     served: &mut Vec<Served>,
 ) {
-    let changed = note_changes(server, txn, Some(client), call);
-    server.blocked.serve(server, txn, held, changed, served);
+    let is_followed = txn.is_followed();
+    if is_followed {
+        if let Some(Call { command, args, .. }) = call {
+            propagation::end(txn, command, args);
+        }
+        txn.propagate_together();
+    }
+    // Whoever follows is told, and wants to know nothing more.
+    if server.interest.count() > usize::from(is_followed) {
+        let changed = note_changes(server, txn, Some(client), call);
+        server.blocked.serve(server, txn, held, changed, served);
+    }
 }
 
 /// Tells those who watch keys, or keep copies of them, what was changed; returns the keys that may have come to be,

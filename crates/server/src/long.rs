@@ -14,7 +14,8 @@ use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::{
-    Call, Step, bury_expired, count_lookups, error_text, finish, is_outdated, looked_up, start_unit,
+    Call, Step, bury_expired, count_lookups, error_text, finish, is_outdated, looked_up,
+    start_unit, try_blocking,
 };
 use crate::unit::Unit;
 
@@ -94,14 +95,15 @@ pub fn run_long(
             let buried = bury_expired(&mut txn, call.command, &call.args);
             let mut result = buried.and_then(|()| handler(&mut txn, &call.args));
             count_lookups(server, call.command, &txn, &result);
+            let by = (call.client, Some(call));
             if result.is_ok()
-                && let Err(error) = commit_long(server, &mut txn, &mut held, call.client, None)
+                && let Err(error) = commit_long(server, &mut txn, &mut held, by, None)
             {
                 result = Err(error);
             }
             finish(call, result, &mut out)
         }
-        Handler::Blocking(blocking) => match (blocking.attempt)(&mut txn, &call.args, None) {
+        Handler::Blocking(blocking) => match try_blocking(&mut txn, call, blocking, None) {
             Ok(None) => {
                 let Some(client) = server.clients.get(call.client) else {
                     return Ok(LongReply::Nothing);
@@ -111,7 +113,8 @@ pub fn run_long(
                 return Ok(LongReply::Waits(place));
             }
             Ok(Some(reply)) => {
-                let committed = commit_long(server, &mut txn, &mut held, call.client, None);
+                let by = (call.client, Some(call));
+                let committed = commit_long(server, &mut txn, &mut held, by, None);
                 finish(call, committed.map(|()| reply), &mut out)
             }
             Err(error) => finish(call, Err(error), &mut out),
@@ -156,7 +159,13 @@ fn run_everywhere(
         txn.begin(call.database);
         result = handler(&mut txn, &call.args);
         if result.is_ok()
-            && let Err(error) = commit_part(server, &mut txn, &mut held, call.client, &mut served)
+            && let Err(error) = commit_part(
+                server,
+                &mut txn,
+                &mut held,
+                (call.client, None),
+                &mut served,
+            )
         {
             result = Err(error);
         }
@@ -214,7 +223,8 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
         return None;
     }
     let result = result.and_then(|functions| {
-        commit_long(&server, &mut txn, &mut held, session.client.id, functions)
+        let by = (session.client.id, None);
+        commit_long(&server, &mut txn, &mut held, by, functions)
     });
     Some(match result {
         Ok(()) => out,
@@ -241,11 +251,11 @@ fn commit_long(
     server: &Server,
     txn: &mut WriteTxn,
     held: &mut Held,
-    client: u64,
+    by: By<'_>,
     functions: Option<Arc<View>>,
 ) -> Result<()> {
     let mut served = Vec::new();
-    let result = commit_part(server, txn, held, client, &mut served);
+    let result = commit_part(server, txn, held, by, &mut served);
     let mut changed_at = None;
     if let (Ok(()), Some(functions)) = (&result, functions) {
         server.scripts.functions.install(functions);
@@ -260,6 +270,9 @@ fn commit_long(
     result
 }
 
+/// The client whose doing it is, and by which command where that is one.
+type By<'a> = (u64, Option<&'a Call<'a>>);
+
 /// Those who waited for something that was committed, and what became of that.
 type ServedPart = (Vec<Served>, Result<(), String>);
 
@@ -268,12 +281,12 @@ fn commit_part(
     server: &Server,
     txn: &mut WriteTxn,
     held: &mut Held,
-    client: u64,
+    by: By<'_>,
     parts: &mut Vec<ServedPart>,
 ) -> Result<()> {
     let mut served = Vec::new();
     if server.interest.is_any() {
-        interest::attend(server, txn, held, (client, None), &mut served);
+        interest::attend(server, txn, held, by, &mut served);
     }
     // What changes nothing has only read. What does is refused by whoever commits it, if it has to be.
     let result = match txn.pending().is_empty() {

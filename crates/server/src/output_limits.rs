@@ -14,6 +14,8 @@ use crate::client::Client;
 pub struct OutputLimits {
     normal: Limit,
     subscribers: Limit,
+    /// Of those who follow this server.
+    replicas: Limit,
 }
 
 #[derive(Default)]
@@ -32,6 +34,7 @@ impl OutputLimits {
             let limit = match class[0] {
                 b"normal" => &self.normal,
                 b"pubsub" => &self.subscribers,
+                b"slave" => &self.replicas,
                 _ => continue,
             };
             let number = |at: usize| number::parse_i64(class[at]).unwrap_or(i64::MAX) as u64;
@@ -49,7 +52,9 @@ impl OutputLimits {
     }
 
     fn of(&self, client: &Client) -> &Limit {
-        if client.is_subscriber() {
+        if client.is_replica() {
+            &self.replicas
+        } else if client.is_subscriber() {
             &self.subscribers
         } else {
             &self.normal

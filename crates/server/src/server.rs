@@ -19,6 +19,7 @@ use crate::interest::Interest;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::replication::Replication;
 use crate::route::Directory;
 use crate::script::Scripts;
 use crate::shortage::Shortages;
@@ -46,6 +47,8 @@ pub struct Server {
     pub watches: Arc<Watches>,
     pub blocked: Arc<Blocked>,
     pub tracking: Arc<Tracking>,
+    /// Those who follow, which are one of those who want to know.
+    pub replication: Arc<Replication>,
     pub monitors: Arc<Monitors>,
     pub slowlog: Slowlog,
     pub spikes: Spikes,
@@ -66,7 +69,6 @@ pub struct Server {
     pub started: Instant,
     /// Forty hexadecimal digits that no other run has.
     pub run_id: String,
-    pub replication_id: String,
     /// When everything was last written out, in seconds since 1970.
     pub last_save: AtomicU64,
     /// Becomes true when the server shall stop.
@@ -82,6 +84,7 @@ impl Server {
         let depending = store.listeners().depending().clone();
         let scripts = Scripts::new(settings.memory);
         let tracking = Tracking::new(interest.clone(), store.clone());
+        let replication = Replication::new(store.clone(), interest.clone());
         let server = Arc::new(Server {
             store,
             config: Config::new(&settings, &live),
@@ -94,6 +97,7 @@ impl Server {
             watches: Arc::new(Watches::new(interest.clone())),
             blocked: Arc::new(Blocked::new(interest.clone(), depending)),
             tracking: Arc::new(tracking),
+            replication: Arc::new(replication),
             monitors: Arc::default(),
             slowlog: Slowlog::default(),
             spikes: Spikes::default(),
@@ -109,7 +113,6 @@ impl Server {
             stats: Stats::default(),
             started: Instant::now(),
             run_id: random_id(),
-            replication_id: random_id(),
             last_save: AtomicU64::new(unix_seconds()),
             stop: watch::Sender::new(false),
         });
@@ -159,6 +162,7 @@ pub fn unix_seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-fn random_id() -> String {
+/// Forty hexadecimal digits, as Redis has them.
+pub fn random_id() -> String {
     (0..40).map(|_| fastrand::digit(16)).collect()
 }

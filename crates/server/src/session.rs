@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::command::{Args, Command};
 use crate::monitors::Monitor;
 use crate::pubsub::Subscriptions;
+use crate::replication::{Following, Introduction};
 use crate::server::Server;
 use crate::tracking::Tracker;
 use crate::transaction::Queue;
@@ -31,6 +32,13 @@ pub enum Replies {
 pub struct Awaited {
     pub replicas: usize,
     pub until: Option<Instant>,
+}
+
+/// The client is to follow.
+pub struct Sync {
+    pub introduction: Introduction,
+    /// Where it would go on, if it has been told before: the name of the stream, and the number of the next byte.
+    pub place: Option<(Vec<u8>, u64)>,
 }
 
 pub struct Session {
@@ -68,6 +76,12 @@ pub struct Session {
     wrote: Vec<u64>,
     /// What WAIT waits for.
     pub awaits: Option<Awaited>,
+    /// What it has said of itself, for when it follows.
+    pub introduction: Option<Box<Introduction>>,
+    pub sync: Option<Box<Sync>>,
+    pub following: Option<Following>,
+    /// It follows, and has so much.
+    pub acknowledges: Option<u64>,
     /// Some if it runs what another node has forwarded: none of that is forwarded again, nor waits for longer than this.
     pub guest_patience: Option<Duration>,
 }
@@ -97,6 +111,10 @@ impl Session {
             reads_replicas: false,
             wrote: Vec::new(),
             awaits: None,
+            introduction: None,
+            sync: None,
+            following: None,
+            acknowledges: None,
             guest_patience: None,
         }
     }

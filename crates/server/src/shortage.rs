@@ -93,11 +93,25 @@ fn lacks_memory(server: &Server) -> bool {
     Memory::now().allocated.saturating_sub(cached) > limit
 }
 
-/// A server by itself has none. In a cluster a majority has whatever is acknowledged, and there is nothing to be asked for.
-pub fn lacks_replicas(server: &Server) -> bool {
-    !server.store.is_replicated()
-        && number(server, "min-replicas-to-write") > 0
-        && number(server, "min-replicas-max-lag") > 0
+/// How many have to follow, and within how many seconds they have to have been heard of.
+pub struct WantedReplicas {
+    pub count: u64,
+    pub most_lag: u64,
+}
+
+/// In a cluster a majority has whatever is acknowledged, and there is nothing to be asked for.
+pub fn wanted_replicas(server: &Server) -> Option<WantedReplicas> {
+    let count = number(server, "min-replicas-to-write");
+    let most_lag = number(server, "min-replicas-max-lag");
+    let is_any = !server.store.is_replicated() && count > 0 && most_lag > 0;
+    is_any.then_some(WantedReplicas { count, most_lag })
+}
+
+fn lacks_replicas(server: &Server) -> bool {
+    let lacks = |WantedReplicas { count, most_lag }| {
+        (server.replication.count_good(most_lag) as u64) < count
+    };
+    wanted_replicas(server).is_some_and(lacks)
 }
 
 #[cfg(test)]

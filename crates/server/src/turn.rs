@@ -22,8 +22,8 @@ use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, EventClass, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still,
-    Store, Time, WriteTxn,
+    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still, Store,
+    Time, WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -31,6 +31,7 @@ use crate::blocked::Served;
 use crate::cluster::gate::{CaughtUp, Patience as Waited, Unready};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
+use crate::propagation;
 use crate::route::{self, Detour};
 use crate::script::functions::View;
 use crate::server::Server;
@@ -467,11 +468,14 @@ impl Worker {
                 step
             }
             Handler::Blocking(blocking) => {
-                let result = (blocking.attempt)(&mut turn.txn, &call.args, None);
+                let result = try_blocking(&mut turn.txn, call, blocking, None);
                 if result.is_err() {
                     turn.txn.undo();
                 }
                 let Some(result) = result.transpose() else {
+                    if turn.txn.is_followed() {
+                        turn.txn.propagate_together();
+                    }
                     return Step::Waits(blocking);
                 };
                 let step = finish(call, result, out);
@@ -480,7 +484,11 @@ impl Worker {
             }
             Handler::Effect(handler) => {
                 let result = handler(&self.server, &mut turn.txn, &call.args);
-                finish(call, result, out)
+                let step = finish(call, result, out);
+                if turn.txn.is_followed() {
+                    turn.txn.propagate_together();
+                }
+                step
             }
             Handler::Unit(_) | Handler::Session(_) | Handler::Admin(_) | Handler::Container => {
                 Step::Done
@@ -758,8 +766,16 @@ pub fn count_lookups(server: &Server, command: &Command, txn: &ReadTxn, result: 
 /// before: it will leave no trace of them.
 #[inline]
 pub fn bury_expired(txn: &mut WriteTxn, command: &Command, args: &Args<'_>) -> Result<()> {
-    if !txn.store().listeners().hear(EventClass::Expired) {
-        return Ok(());
+    match txn.store().listeners().hear_of_expired() {
+        true => bury_all_expired(txn, command, args),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn bury_all_expired(txn: &mut WriteTxn, command: &Command, args: &Args<'_>) -> Result<()> {
+    if txn.is_followed() {
+        return propagation::begin(txn, command, args);
     }
     let mut names = Vec::new();
     command.keys.visit(args, |name, access| {
@@ -768,6 +784,19 @@ pub fn bury_expired(txn: &mut WriteTxn, command: &Command, args: &Args<'_>) -> R
         }
     });
     names.into_iter().try_for_each(|name| txn.bury(name))
+}
+
+/// Does the work of a command that may have to wait: on one key alone, if one is given; none if there is nothing to do it on.
+pub fn try_blocking(
+    txn: &mut WriteTxn,
+    call: &Call<'_>,
+    blocking: Blocking,
+    only: Option<&[u8]>,
+) -> Result<Option<Reply>> {
+    if call.command.is_write() && txn.is_followed() {
+        propagation::begin(txn, call.command, &call.args)?;
+    }
+    (blocking.attempt)(txn, &call.args, only)
 }
 
 pub fn finish(call: &Call<'_>, result: Result<Reply>, out: &mut Vec<u8>) -> Step {

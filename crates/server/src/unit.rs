@@ -9,13 +9,14 @@ use cairn_store::{Effect, Error, Held, Point, Request, Result, WriteTxn, slot};
 
 use crate::cluster::gate::{self, Patience};
 use crate::command::{Args, Command, Flag, Handler};
+use crate::propagation;
 use crate::pubsub::Published;
 use crate::route::{SlotOfKeys, is_led_here};
 use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
 use crate::tracking::Tracker;
-use crate::turn::{Call, bury_expired, count_lookups, looked_up};
+use crate::turn::{Call, bury_expired, count_lookups, looked_up, try_blocking};
 
 /// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
 /// and was seen by nobody.
@@ -46,6 +47,8 @@ pub struct Scope<'a> {
     pub functions: Option<Arc<View>>,
     /// The slot that the unit has turned out to be about, if it runs where no keys are.
     pub found: Option<u16>,
+    /// Whether what it does is told to followers: a script may decide otherwise.
+    pub propagates: bool,
     /// Until when it may run, where it must not take its time; set when somebody asks.
     deadline: Option<Instant>,
 }
@@ -61,6 +64,7 @@ impl<'a> Scope<'a> {
             held,
             functions: None,
             found: None,
+            propagates: true,
             deadline: None,
         }
     }
@@ -183,7 +187,7 @@ impl<'a> Scope<'a> {
             }
             Handler::Effect(handler) => handler(&self.session.server, txn, args),
             Handler::Blocking(blocking) => {
-                let reply = (blocking.attempt)(txn, args, None);
+                let reply = try_blocking(txn, &call, blocking, None);
                 reply.map(|reply| reply.unwrap_or(blocking.nothing()))
             }
             Handler::Session(_) | Handler::Admin(_) | Handler::Container | Handler::Unit(_) => {
@@ -195,8 +199,14 @@ impl<'a> Scope<'a> {
                 self.txn.undo();
             }
             count_lookups(&self.session.server, command, self.txn, &result);
+            if self.txn.is_followed() {
+                propagation::end(self.txn, command, args);
+            }
         } else {
             looked_up(&self.session.server, command, self.txn, &result);
+        }
+        if !self.propagates && self.txn.is_followed() {
+            self.txn.take_back_propagated();
         }
         or_error(result)
     }
@@ -204,8 +214,10 @@ impl<'a> Scope<'a> {
     /// What WAIT answers where it cannot wait.
     fn count_replicas(&self) -> Reply {
         let node = self.session.server.cluster.get();
-        let count = node.map(|node| node.acknowledged_now(self.session.wrote()));
-        count.unwrap_or(0).into()
+        match node {
+            Some(node) => node.acknowledged_now(self.session.wrote()).into(),
+            None => self.session.server.replication.count_online().into(),
+        }
     }
 
     /// In a cluster all that a unit does is about keys of its region: it becomes one batch there.

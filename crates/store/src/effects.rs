@@ -39,8 +39,18 @@ pub enum Effect {
     AllOutdated,
     /// The node leads a region no more: keys may change without its knowing.
     LeadEnded,
-    /// A key has expired that somebody may wait for.
+    /// A key has expired that somebody may wait for, or that followers still have.
     Expired { database: u32, key: Box<[u8]> },
+    /// Fields of a hash have expired that followers still have.
+    FieldsGone {
+        database: u32,
+        key: Box<[u8]>,
+        fields: Vec<Box<[u8]>>,
+    },
+    /// What followers are to do in this database, in the words of whoever has done it here; none if there is nothing for them to do.
+    Propagated { database: u32, request: Vec<u8> },
+    /// What followers were told so far, they do at once or not at all.
+    Together,
 }
 
 /// The classes of events that can be asked for, by Redis' letters.
@@ -90,7 +100,8 @@ pub trait Observer: Send + Sync {
 /// Who wants to know of changes.
 #[derive(Default)]
 pub struct Listeners {
-    /// The classes of events that somebody wants: nothing is computed for the sake of others.
+    /// The classes of events that somebody wants: nothing is computed for the sake of others. Beside them stands
+    /// [`Listeners::FOLLOWED`].
     classes: Arc<AtomicU32>,
     /// Somebody keeps copies of keys.
     are_kept: AtomicBool,
@@ -100,6 +111,35 @@ pub struct Listeners {
 }
 
 impl Listeners {
+    /// Among the classes: others follow, and are told of every change.
+    pub const FOLLOWED: u32 = 1 << 31;
+
+    /// Whether others follow. Begun under the latch of everything, it holds for all that a transaction does under its latches.
+    #[inline]
+    pub fn are_followed(&self) -> bool {
+        self.classes.load(Ordering::Relaxed) & Self::FOLLOWED != 0
+    }
+
+    pub fn follow(&self, are_followed: bool) {
+        match are_followed {
+            true => self.classes.fetch_or(Self::FOLLOWED, Ordering::Relaxed),
+            false => self.classes.fetch_and(!Self::FOLLOWED, Ordering::Relaxed),
+        };
+    }
+
+    /// The classes of events to tell of, from now on.
+    pub fn set_classes(classes: &AtomicU32, wanted: u32) {
+        let besides = |before: u32| Some(before & Self::FOLLOWED | wanted);
+        let _ = classes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, besides);
+    }
+
+    /// Whether somebody wants to know, before a command runs, which of its keys have expired.
+    #[inline]
+    pub fn hear_of_expired(&self) -> bool {
+        let wanted = EventClass::Expired as u32 | Self::FOLLOWED;
+        self.classes.load(Ordering::Relaxed) & wanted != 0
+    }
+
     /// Whether somebody wants to know of such events.
     #[inline]
     pub fn hear(&self, class: EventClass) -> bool {

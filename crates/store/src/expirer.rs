@@ -295,6 +295,7 @@ fn tell(txn: &mut WriteTxn, key: &Key) {
         txn.notify_of(EventClass::Expired, "expired", key);
     }
     tell_outdated(txn, key);
+    tell_gone(txn, key);
 }
 
 /// The same of those who keep copies of it.
@@ -303,7 +304,12 @@ fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
         let (key, by) = (key.name().into(), None);
         txn.add_effect(Effect::Outdated { key, by });
     }
-    if txn.store().listeners().depend()
+}
+
+/// The same of those who wait for it, or follow.
+fn tell_gone(txn: &mut WriteTxn, key: &Key) {
+    let listeners = txn.store().listeners();
+    if (listeners.depend() || listeners.are_followed())
         && let Some(database) = txn.database_of(key)
     {
         let key = key.name().into();

@@ -221,7 +221,7 @@ impl Walk {
 }
 
 /// The old-format strings of a range, found by skipping from key to key.
-struct LegacyRows {
+pub(crate) struct LegacyRows {
     rows: Rows,
     /// Metadata key and expiry of the string under the cursor.
     current: Option<(Vec<u8>, u64)>,
@@ -229,7 +229,7 @@ struct LegacyRows {
 }
 
 impl LegacyRows {
-    fn new(rows: Rows) -> Self {
+    pub(crate) fn new(rows: Rows) -> Self {
         LegacyRows {
             rows,
             current: None,
@@ -237,7 +237,14 @@ impl LegacyRows {
         }
     }
 
-    fn peek(&mut self) -> Result<Option<(&[u8], u64)>> {
+    /// Moves so that the next is the first at or after a row.
+    pub(crate) fn seek(&mut self, row: &[u8]) {
+        self.rows.seek(row);
+        self.current = None;
+        self.is_drained = false;
+    }
+
+    pub(crate) fn peek(&mut self) -> Result<Option<(&[u8], u64)>> {
         while self.current.is_none() && !self.is_drained {
             let Some((key, value)) = self.rows.next()? else {
                 self.is_drained = true;
@@ -260,7 +267,7 @@ impl LegacyRows {
         Ok(current.map(|(key, expire_ms)| (key.as_slice(), *expire_ms)))
     }
 
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.current = None;
     }
 }

@@ -15,11 +15,11 @@ use std::ops::RangeInclusive;
 
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_encoding::row::RowBytes;
-use cairn_encoding::stream::{Head, Sub, entry_sub};
+use cairn_encoding::stream::{Sub, entry_sub};
 use cairn_engine::{Direction, EngineError, Family, Rows};
 
 pub use build::Builder;
-pub use cairn_encoding::stream::{Fields, Id, append_field};
+pub use cairn_encoding::stream::{Fields, Head, Id, append_field};
 pub use group::{Delivery, Group};
 
 use crate::error::Result;
@@ -80,6 +80,10 @@ impl Stream {
             stored,
             cut: 0,
         })
+    }
+
+    pub fn name(&self) -> &[u8] {
+        self.key.name()
     }
 
     pub fn exists(&self) -> bool {

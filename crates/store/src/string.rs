@@ -23,6 +23,7 @@ use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_engine::Family;
 
 pub use chunks::Chunks;
+pub(crate) use chunks::Cursor;
 pub use edit::Edit;
 pub use many::{Next, Strings};
 

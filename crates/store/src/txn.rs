@@ -757,6 +757,8 @@ pub struct WriteTxn {
     /// The same before the current unit.
     unit: Mark,
     is_unit: bool,
+    /// How much the batch held when the handler of the current command began, if others follow.
+    unchanged_at: usize,
 }
 
 /// How much a transaction had gathered at a moment, beside the rows.
@@ -820,6 +822,7 @@ impl WriteTxn {
             command: Mark::default(),
             unit: Mark::default(),
             is_unit: false,
+            unchanged_at: 0,
         }
     }
 
@@ -932,6 +935,49 @@ impl WriteTxn {
         self.effects.push(effect);
     }
 
+    /// Whether others follow, and are told of every change.
+    #[inline]
+    pub fn is_followed(&self) -> bool {
+        self.read.store.listeners().are_followed()
+    }
+
+    /// Has followers do this in the selected database: a request as it goes over the wire, or nothing at all.
+    pub fn propagate(&mut self, request: Vec<u8>) {
+        let database = self.read.database;
+        self.effects.push(Effect::Propagated { database, request });
+    }
+
+    /// Whether the current command has said what followers are to do.
+    pub fn has_propagated(&self) -> bool {
+        let mut effects = self.effects[self.command.effects..].iter();
+        effects.any(|effect| matches!(effect, Effect::Propagated { .. }))
+    }
+
+    /// Whatever the current command has said, followers are to do nothing.
+    pub fn take_back_propagated(&mut self) {
+        let behind = self.effects.split_off(self.command.effects);
+        let is_kept = |effect: &Effect| !matches!(effect, Effect::Propagated { .. });
+        self.effects.extend(behind.into_iter().filter(is_kept));
+    }
+
+    /// Has followers do at once, or not at all, what they were told since the last time.
+    pub fn propagate_together(&mut self) {
+        if !matches!(self.effects.last(), None | Some(Effect::Together)) {
+            self.effects.push(Effect::Together);
+        }
+    }
+
+    /// To be called before a handler runs: what is changed from here on is its doing.
+    pub fn note_unchanged(&mut self) {
+        self.unchanged_at = self.read.batch.bytes();
+    }
+
+    /// Whether the current command has changed anything since.
+    pub fn has_changed(&self) -> bool {
+        self.read.batch.has_changed_since(self.unchanged_at)
+            || self.read.moved != self.command.moved
+    }
+
     /// What the current command has shown last, if anything.
     pub fn last_effect(&mut self) -> Option<&mut Effect> {
         self.effects[self.command.effects..].last_mut()
@@ -972,12 +1018,9 @@ impl WriteTxn {
     pub fn bury(&mut self, name: &[u8]) -> Result<()> {
         let key = self.key(name);
         let now_ms = self.now_ms();
-        let expired = self
-            .find_even_expired(&key)?
-            .filter(|found| has_expired(found.ends_ms(), now_ms))
-            .map(|found| found.stamp());
-        if let Some(stamp) = expired {
+        if let Some(stamp) = self.expired(&key)? {
             self.remove(&key, &stamp);
+            self.propagate_expiry(name);
             if has_expired(stamp.expire_ms, now_ms) {
                 self.notify(EventClass::Expired, "expired", name);
             } else {
@@ -986,6 +1029,30 @@ impl WriteTxn {
             }
         }
         Ok(())
+    }
+
+    /// What a key was that has expired, and is still there.
+    fn expired(&self, key: &Key) -> Result<Option<Stamp>> {
+        let now_ms = self.now_ms();
+        let found = self.find_even_expired(key)?;
+        let expired = found.filter(|found| has_expired(found.ends_ms(), now_ms));
+        Ok(expired.map(|found| found.stamp()))
+    }
+
+    /// Tells followers, who hide nothing from what they are told to do, if a key that is about to be read has expired. It stays where
+    /// it is, since its latch is shared; whoever deletes it tells them again.
+    pub fn propagate_if_expired(&mut self, name: &[u8]) -> Result<()> {
+        if self.expired(&self.key(name))?.is_some() {
+            self.propagate_expiry(name);
+        }
+        Ok(())
+    }
+
+    fn propagate_expiry(&mut self, name: &[u8]) {
+        if self.is_followed() {
+            let (database, key) = (self.read.database, name.into());
+            self.add_effect(Effect::Expired { database, key });
+        }
     }
 
     /// Tells of the keys that the current command has read and that are not there. True if somebody listens.

@@ -9,24 +9,15 @@ use std::collections::VecDeque;
 use cairn_encoding::changes;
 use cairn_encoding::raft::Applied;
 use cairn_encoding::system::{Descriptor, Slots, SystemKey, SystemKind};
-use rust_rocksdb::ReadOptions;
 
 use super::Regions;
 use super::walk::SlotWalk;
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::family::Family;
-use crate::overlay::Overlay;
-use crate::row::Row;
-use crate::rows::{Direction, OwnedIterator, Rows, Stored};
-use crate::young::Carried;
+use crate::rows::Rows;
 
 /// How long a piece gets, give or take a row.
 const PIECE: usize = 512 * 1024;
-/// The most young rows that are taken along; more are drained first.
-const MOST_YOUNG: usize = 16 * 1024;
-/// How often that is tried: they may come as quickly as they are drained.
-const DRAINS: usize = 3;
 
 pub struct Snapshot {
     applied: Applied,
@@ -37,7 +28,7 @@ pub struct Snapshot {
 impl Regions {
     /// The state of a region as it is now.
     pub fn snapshot(&self, region: u64) -> Result<Snapshot> {
-        let [metadata, data, scores, expiry, meta] = open(&self.engine)?;
+        let [metadata, data, scores, expiry, meta] = self.engine.at_one_moment(Family::ALL)?;
         let system = System::read(meta, region)?;
         let slots = system.slots()?;
         let walks = [
@@ -92,43 +83,6 @@ impl Snapshot {
         }
         Ok((piece.len() > empty).then_some(piece))
     }
-}
-
-/// Walks over each family, all as they are at one moment.
-fn open(engine: &Engine) -> Result<[Rows; Family::COUNT]> {
-    let iterators = || {
-        Family::ALL.map(|family| {
-            let mut options = ReadOptions::default();
-            options.fill_cache(false);
-            options.set_auto_readahead_size(true);
-            OwnedIterator::new(engine.database().clone(), family, options)
-        })
-    };
-    let mut drains = 0;
-    let (young, iterators) = loop {
-        engine.drain()?;
-        drains += 1;
-        let most = match drains < DRAINS {
-            true => MOST_YOUNG,
-            false => usize::MAX,
-        };
-        if let Some(opened) = engine.young().open_all(most, iterators) {
-            break opened;
-        }
-    };
-    let mut changes: [Vec<Row>; Family::COUNT] = Default::default();
-    for row in young {
-        changes[row.family() as usize].push(row);
-    }
-    let mut changes = changes.into_iter();
-    Ok(iterators.map(|stored| {
-        let changes = Carried {
-            newest: changes.next().unwrap_or_default(),
-            runs: Vec::new(),
-        };
-        let overlay = Overlay::new(changes, Direction::Forward);
-        Rows::new(Stored::Iterator(stored), overlay, Box::default())
-    }))
 }
 
 /// What the `meta` family says of a region.

@@ -21,7 +21,7 @@ const NODE_BYTES: usize = 4096;
 const NODE_ENTRIES: i64 = 100;
 
 /// Shows the entries that are not deleted: their fields and values, one after the other.
-pub fn read<E: From<Corrupt>>(
+pub(super) fn read<E: From<Corrupt>>(
     bytes: &[u8],
     first: Id,
     mut visit: impl FnMut(Id, &[Value<'_>]) -> Result<(), E>,
@@ -87,7 +87,7 @@ fn count(elements: &mut Elements<'_>) -> Result<u64, Corrupt> {
 
 /// A node under construction. How many entries it has is written last, in front of all else, so they stand apart.
 pub struct Node {
-    pub first: Id,
+    pub(super) first: Id,
     fields: Vec<Vec<u8>>,
     head: Listpack,
     entries: i64,
@@ -96,7 +96,7 @@ pub struct Node {
 
 impl Node {
     /// Begins with the fields of its first entry, which is then to be pushed.
-    pub fn new(first: Id, words: &[&[u8]]) -> Node {
+    pub(super) fn new(first: Id, words: &[&[u8]]) -> Node {
         let fields: Vec<Vec<u8>> = names(words).map(<[u8]>::to_vec).collect();
         let mut head = Listpack::default();
         head.push_number(0);
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Whether another entry belongs here, as Redis sees it.
-    pub fn takes(&self, words: &[&[u8]]) -> bool {
+    pub(super) fn takes(&self, words: &[&[u8]]) -> bool {
         let entry: usize = words.iter().map(|word| word.len()).sum();
         self.size() + entry < NODE_BYTES && self.entries < NODE_ENTRIES
     }
@@ -123,7 +123,7 @@ impl Node {
         self.head.joined_size(&self.rest) + 2
     }
 
-    pub fn push(&mut self, id: Id, words: &[&[u8]]) {
+    pub(super) fn push(&mut self, id: Id, words: &[&[u8]]) {
         let has_same_fields = names(words).eq(self.fields.iter().map(Vec::as_slice));
         self.rest
             .push_number(if has_same_fields { SAME_FIELDS } else { 0 });
@@ -147,7 +147,7 @@ impl Node {
         self.entries += 1;
     }
 
-    pub fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(self) -> Vec<u8> {
         let mut whole = Listpack::default();
         whole.push_number(self.entries);
         whole.append(self.head);

@@ -4,32 +4,56 @@ use super::node::Node;
 use super::{Facts, Id, Read, UNKNOWN};
 use crate::string;
 
+/// Puts the entries of a stream into nodes, as Redis would.
+#[derive(Default)]
+pub struct Packing(Option<Node>);
+
+impl Packing {
+    /// The next entry: its fields and values, one after the other. Gives the node before it, if that takes no more.
+    pub fn push(&mut self, id: Id, words: &[&[u8]]) -> Option<Node> {
+        let is_full = self.0.as_ref().is_some_and(|node| !node.takes(words));
+        let full = self.0.take_if(|_| is_full);
+        let node = self.0.get_or_insert_with(|| Node::new(id, words));
+        node.push(id, words);
+        full
+    }
+
+    /// The last node.
+    pub fn finish(&mut self) -> Option<Node> {
+        self.0.take()
+    }
+}
+
+impl Node {
+    pub fn append(self, out: &mut Vec<u8>) {
+        string::append(&self.first.encode(), out);
+        string::append(&self.finish(), out);
+    }
+}
+
 /// The entries of a stream under construction.
 pub struct Nodes {
     out: Vec<u8>,
     nodes_at: usize,
     nodes: u64,
-    node: Option<Node>,
+    packing: Packing,
 }
 
 impl Nodes {
     /// Goes on where the number of nodes belongs.
-    pub(crate) fn new(out: Vec<u8>) -> Nodes {
+    pub fn new(out: Vec<u8>) -> Nodes {
         Nodes {
             nodes_at: out.len(),
             out,
             nodes: 0,
-            node: None,
+            packing: Packing::default(),
         }
     }
 
     /// The next entry: its fields and values, one after the other.
     pub fn push(&mut self, id: Id, words: &[&[u8]]) {
-        if self.node.as_ref().is_some_and(|node| !node.takes(words)) {
-            self.end_node();
-        }
-        let node = self.node.get_or_insert_with(|| Node::new(id, words));
-        node.push(id, words);
+        let full = self.packing.push(id, words);
+        self.add(full);
     }
 
     /// How many bytes there are of whole nodes.
@@ -37,16 +61,16 @@ impl Nodes {
         self.out.len()
     }
 
-    fn end_node(&mut self) {
-        if let Some(node) = self.node.take() {
-            string::append(&node.first.encode(), &mut self.out);
-            string::append(&node.finish(), &mut self.out);
+    fn add(&mut self, node: Option<Node>) {
+        if let Some(node) = node {
+            node.append(&mut self.out);
             self.nodes += 1;
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.end_node();
+    pub fn finish(mut self) -> Vec<u8> {
+        let last = self.packing.finish();
+        self.add(last);
         let mut nodes = Vec::new();
         string::append_length(self.nodes, &mut nodes);
         self.out.splice(self.nodes_at..self.nodes_at, nodes);

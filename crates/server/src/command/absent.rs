@@ -5,14 +5,11 @@ use super::args::is;
 use super::printable;
 
 const ALONE: &str =
-    "a server alone has no replicas, and those of a cluster are moved by `cairn cluster`";
+    "a server alone follows no other, and the replicas of a cluster are moved by `cairn cluster`";
 const ABSENT: &[(&str, &str)] = &[
     ("failover", ALONE),
-    ("psync", ALONE),
-    ("replconf", ALONE),
     ("replicaof", ALONE),
     ("slaveof", ALONE),
-    ("sync", ALONE),
     ("module", "Cairn loads no modules"),
     ("pfdebug", "Redis tests its own code by it"),
     ("pfselftest", "Redis tests its own code by it"),

@@ -8,6 +8,7 @@ use cairn_store::{Direction, End, Error, ReadTxn, Result, Type, WriteTxn};
 use super::flags::Flag::{DenyOom, Fast, MovableKeys, NoScript};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Command, Handler, OwnedArgs, command, list, stream, zset};
+use crate::propagation::Propagate;
 
 type Attempt = fn(&mut WriteTxn, &Args, Option<&[u8]>) -> Result<Option<Reply>>;
 
@@ -266,6 +267,7 @@ fn pop_element(
     parse_timeout(args[args.len() - 1])?;
     for name in looked_at(all_but_timeout(args), only) {
         if let Some(element) = list::pop_one(txn, name, end)? {
+            txn.propagate_as(&[list::pop_word(end), name]);
             return Ok(Some(Reply::Array(vec![Reply::bulk(name), element])));
         }
     }
@@ -278,19 +280,28 @@ fn blmpop(txn: &mut WriteTxn, args: &Args, only: Option<&[u8]>) -> Result<Option
     list::pop_first(txn, looked_at(keys, only), wanted)
 }
 
-fn blmove(txn: &mut WriteTxn, args: &Args, _: Option<&[u8]>) -> Result<Option<Reply>> {
+fn blmove(txn: &mut WriteTxn, args: &Args, only: Option<&[u8]>) -> Result<Option<Reply>> {
     let (from, to) = list::ends(args[3], args[4])?;
     parse_timeout(args[5])?;
-    some(list::move_element(txn, (args[1], from), (args[2], to))?)
+    let moved = list::move_element(txn, (args[1], from), (args[2], to))?;
+    if moved != Reply::Null {
+        // Redis, too, has its own words for the ends where it has waited.
+        let [from, to] = match only {
+            Some(_) => [list::end_word(from), list::end_word(to)],
+            None => [args[3], args[4]],
+        };
+        txn.propagate_as(&[b"LMOVE", args[1], args[2], from, to]);
+    }
+    some(moved)
 }
 
 fn brpoplpush(txn: &mut WriteTxn, args: &Args, _: Option<&[u8]>) -> Result<Option<Reply>> {
     parse_timeout(args[3])?;
-    some(list::move_element(
-        txn,
-        (args[1], End::Right),
-        (args[2], End::Left),
-    )?)
+    let moved = list::move_element(txn, (args[1], End::Right), (args[2], End::Left))?;
+    if moved != Reply::Null {
+        txn.propagate_as(&[b"RPOPLPUSH", args[1], args[2]]);
+    }
+    some(moved)
 }
 
 fn some(reply: Reply) -> Result<Option<Reply>> {
@@ -314,6 +325,7 @@ fn pop_member(
     parse_timeout(args[args.len() - 1])?;
     for name in looked_at(all_but_timeout(args), only) {
         if let Some([member, score]) = zset::pop_one(txn, name, direction)? {
+            txn.propagate_as(&[zset::pop_word(direction), name]);
             return Ok(Some(Reply::Array(vec![Reply::bulk(name), member, score])));
         }
     }

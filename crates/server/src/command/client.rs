@@ -224,13 +224,17 @@ fn info(session: &mut Session, _: &Args) -> Result<Reply> {
 enum ClientType {
     Normal,
     Subscriber,
-    /// The two ends of a replication: there are none of them.
-    Other,
+    /// It follows this server.
+    Replica,
+    /// This server follows it: there is none.
+    Master,
 }
 
 impl ClientType {
     fn of(client: &Client) -> ClientType {
-        if client.is_subscriber() {
+        if client.is_replica() {
+            ClientType::Replica
+        } else if client.is_subscriber() {
             ClientType::Subscriber
         } else {
             ClientType::Normal
@@ -242,7 +246,8 @@ fn type_of(name: &[u8]) -> Result<ClientType> {
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientType::Normal),
         b"pubsub" => Ok(ClientType::Subscriber),
-        b"slave" | b"replica" | b"master" => Ok(ClientType::Other),
+        b"slave" | b"replica" => Ok(ClientType::Replica),
+        b"master" => Ok(ClientType::Master),
         _ => {
             let name = printable(name, 128);
             Err(Error::reply(format!("ERR Unknown client type '{name}'")))

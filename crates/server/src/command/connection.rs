@@ -189,6 +189,9 @@ fn quit(session: &mut Session, _: &Args) -> Result<Reply> {
 }
 
 fn reset(session: &mut Session, _: &Args) -> Result<Reply> {
+    if session.following.is_some() {
+        return Err(Error::fixed("ERR can only reset normal client connections"));
+    }
     session.reset();
     Ok(Reply::Simple("RESET"))
 }

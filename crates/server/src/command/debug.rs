@@ -1,6 +1,7 @@
 //! DEBUG: for tests and for those who want to look inside. Nothing here can harm the data.
 
 mod protocol;
+mod rdb;
 
 use std::time::Duration;
 
@@ -81,6 +82,24 @@ const SUBCOMMANDS: &[Command] = &[
             "(string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false)",
         )
         .about(GROUP, "1.0.0", "O(1)", "Returns a reply of this kind."),
+    command("rdb-load", 3, Handler::Admin(rdb::load))
+        .flags(FLAGS)
+        .usage("<name>")
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for N elements",
+            "Adds the keys of an RDB file in the directory of the database, and replaces all functions.",
+        ),
+    command("rdb-save", 3, Handler::Admin(rdb::save))
+        .flags(FLAGS)
+        .usage("<name>")
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(N) for all elements",
+            "Writes all keys, as they are now, to a new RDB file in the directory of the database.",
+        ),
     command("reload", -2, Handler::Admin(reload))
         .flags(FLAGS)
         .usage("[NOSAVE] [NOFLUSH] [MERGE]")

@@ -1,5 +1,6 @@
 //! DUMP and RESTORE: values in the bytes of Redis' own.
 
+pub mod building;
 pub mod payload;
 mod restore;
 

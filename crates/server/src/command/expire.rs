@@ -4,6 +4,7 @@ use cairn_resp::Reply;
 use cairn_store::{Error, EventClass, Point, Result, WriteTxn, keys};
 
 use super::args::{self, Args};
+use crate::propagation::{Propagate, decimal, expiring_word};
 
 /// How an expiry is written: its unit, and what it counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,11 +171,20 @@ fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Rep
     if at_ms <= txn.now_ms() as i64 {
         keys::delete(txn, args[1])?;
         txn.notify(EventClass::Generic, "del", args[1]);
+        txn.propagate_as(&[expiring_word(), args[1]]);
     } else {
         keys::set_expiry(txn, args[1], at_ms as u64)?;
         txn.notify(EventClass::Generic, "expire", args[1]);
+        propagate(txn, args, form, at_ms as u64);
     }
     Ok(Reply::Int(1))
+}
+
+/// Followers are told the moment, whatever it was told by.
+fn propagate(txn: &mut WriteTxn, args: &Args, form: Form, at_ms: u64) {
+    if form != AT_MILLISECONDS && txn.is_followed() {
+        txn.propagate_with(args, &[(0, b"PEXPIREAT"), (2, &decimal(at_ms))]);
+    }
 }
 
 pub fn ttl(point: Point<'_>, args: &Args) -> Result<Reply> {

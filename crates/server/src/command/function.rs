@@ -9,9 +9,9 @@ use super::flags::Flag::{
     AllowBusy, DenyOom, Loading, MayReplicate, NoScript, ReadOnly, Scripting, Stale, Write,
 };
 use super::script::{CALLS, MAY_CHANGE_KEYS, READS_KEYS};
-use super::{Command, Flag, Handler, command, help, printable};
+use super::{Command, Flag, Handler, OwnedArgs, command, help, printable};
 use crate::script::call::Call;
-use crate::script::functions::{Change, Look};
+use crate::script::functions::{Called, Change, Look};
 use crate::script::running::Kind;
 use crate::session::Session;
 use crate::unit::Unit;
@@ -153,16 +153,18 @@ fn load(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
         let option = printable(option, 1024);
         return Err(Error::reply(format!("ERR Unknown option given: {option}")));
     }
-    Ok(Box::new(Change::Load {
-        code: code.to_vec(),
-        replaces: !options.is_empty(),
-    }))
+    let (code, replaces) = (code.to_vec(), !options.is_empty());
+    changed(args, Change::Load { code, replaces })
+}
+
+fn changed(args: &Args, change: Change) -> Result<Box<dyn Unit>> {
+    let words = OwnedArgs::new(args);
+    Ok(Box::new(Called { change, words }))
 }
 
 fn delete(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
-    Ok(Box::new(Change::Delete {
-        name: args[2].to_vec(),
-    }))
+    let name = args[2].to_vec();
+    changed(args, Change::Delete { name })
 }
 
 fn flush(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
@@ -176,7 +178,7 @@ fn flush(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
         }
         _ => return Err(wrong_use(args)),
     }
-    Ok(Box::new(Change::Flush))
+    changed(args, Change::Flush)
 }
 
 fn restore(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
@@ -192,10 +194,8 @@ fn restore(_: &mut Session, args: &Args) -> Result<Box<dyn Unit>> {
         }
         _ => return Err(wrong_use(args)),
     };
-    Ok(Box::new(Change::Restore {
-        payload: args[2].to_vec(),
-        policy,
-    }))
+    let payload = args[2].to_vec();
+    changed(args, Change::Restore { payload, policy })
 }
 
 /// For what has too many arguments, and is not told so by its arity.

@@ -14,6 +14,7 @@ use super::args::{self, Args, is};
 use super::flags::Flag::{DenyOom, MovableKeys};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Command, Handler, command};
+use crate::propagation::{Propagate, decimal};
 
 const GROUP: &str = "geo";
 
@@ -251,16 +252,17 @@ fn geoadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     for words in members.chunks_exact(3) {
         positions.push(parse_position(words[0], words[1])?);
     }
+    let scores: Vec<f64> = positions.into_iter().map(Position::score).collect();
     let mut zset = Zset::open(txn, args[1])?;
     let (mut added, mut changed) = (0, 0);
-    for (position, words) in positions.into_iter().zip(members.chunks_exact(3)) {
+    for (score, words) in scores.iter().zip(members.chunks_exact(3)) {
         let update = zset.update(txn, words[2], |before| {
             let is_refused = if before.is_some() {
                 only_new
             } else {
                 only_existing
             };
-            Ok((!is_refused).then(|| position.score()))
+            Ok((!is_refused).then_some(*score))
         })?;
         added += i64::from(matches!(update, Update::Added(_)));
         changed += i64::from(matches!(update, Update::Changed(_)));
@@ -268,12 +270,28 @@ fn geoadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     zset.save(txn);
     if added + changed > 0 {
         txn.notify(EventClass::Zset, "zadd", args[1]);
+        propagate_scores(txn, args, members, &scores);
     }
     Ok(Reply::Int(if counts_changed {
         added + changed
     } else {
         added
     }))
+}
+
+/// Followers are told the scores, not how they come about.
+fn propagate_scores(txn: &mut WriteTxn, args: &Args, members: &[&[u8]], scores: &[f64]) {
+    if !txn.is_followed() {
+        return;
+    }
+    let options = &args[1..args.len() - members.len()];
+    let numbers: Vec<_> = scores.iter().map(|score| decimal(*score as u64)).collect();
+    let mut words: Vec<&[u8]> = vec![b"zadd"];
+    words.extend_from_slice(options);
+    for (number, member) in numbers.iter().zip(members.chunks_exact(3)) {
+        words.extend([&number[..], member[2]]);
+    }
+    txn.propagate_as(&words);
 }
 
 fn geopos(txn: &ReadTxn, args: &Args) -> Result<Reply> {

@@ -13,6 +13,7 @@ use super::piecewise::ROWS_PER_PIECE;
 use super::scan;
 use super::{Command, Handler, command};
 use super::{events, expire};
+use crate::propagation::Propagate;
 
 const GROUP: &str = "generic";
 
@@ -364,6 +365,7 @@ fn copy(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     if !txn.exists(&from)? || (!replaces && txn.peek(&to)?.is_some()) {
         return Ok(Reply::Int(0));
     }
+    bury_in(txn, database, args[2])?;
     keys::copy(txn, &from, &to)?;
     txn.notify_in(database, EventClass::Generic, "copy_to", args[2]);
     Ok(Reply::Int(1))
@@ -378,15 +380,28 @@ fn move_key(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     let from = txn.key(args[1]);
     let to = Key::new(txn.index_of(database), args[1]);
-    if txn.exists(&to)? {
+    if txn.exists(&to)? || !txn.exists(&from)? {
         return Ok(Reply::Int(0));
     }
+    bury_in(txn, database, args[1])?;
     if !keys::rename(txn, &from, &to)? {
         return Ok(Reply::Int(0));
     }
     txn.notify(EventClass::Generic, "move_from", args[1]);
     txn.notify_in(database, EventClass::Generic, "move_to", args[1]);
     Ok(Reply::Int(1))
+}
+
+/// If others follow, a key of another database that has expired, and is in the way there, is deleted before.
+fn bury_in(txn: &mut WriteTxn, database: u32, name: &[u8]) -> Result<()> {
+    let selected = txn.database();
+    if database == selected || !txn.is_followed() {
+        return Ok(());
+    }
+    txn.select(database);
+    let buried = txn.bury(name);
+    txn.select(selected);
+    buried
 }
 
 fn database_number(txn: &ReadTxn, number: i32) -> Result<u32> {
@@ -502,6 +517,7 @@ fn flushdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let database = txn.database();
     databases::flush(txn, [database]);
+    txn.propagate_with(args, &[]);
     Ok(Reply::Ok)
 }
 
@@ -509,6 +525,7 @@ fn flushall(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     check_flush_option(args)?;
     let count = txn.store().database_count();
     databases::flush(txn, 0..count);
+    txn.propagate_with(args, &[]);
     Ok(Reply::Ok)
 }
 
@@ -526,6 +543,7 @@ fn swapdb(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let other = args::int32(args[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
     let (one, other) = (database_number(txn, one)?, database_number(txn, other)?);
     databases::swap(txn, one, other);
+    txn.propagate_with(args, &[]);
     Ok(Reply::Ok)
 }
 

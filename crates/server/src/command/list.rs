@@ -9,7 +9,7 @@ use cairn_resp::{Bulks, Reply, Writer};
 use cairn_store::{End, Error, EventClass, List, Place, Point, ReadTxn, Result, Shape, WriteTxn};
 
 use find::lpos;
-pub(super) use pop::{ends, move_element, parse_pops, pop_first, pop_one};
+pub(super) use pop::{end_word, ends, move_element, parse_pops, pop_first, pop_one, pop_word};
 use pop::{lmove, lmpop, lpop, rpop, rpoplpush};
 
 use super::args::{int, is};

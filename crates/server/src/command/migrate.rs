@@ -18,6 +18,7 @@ use super::dump;
 use super::flags::Flag::{Dangerous, Keyspace, MovableKeys};
 use super::keys::{Access, Among, KeySpec, Keys, Place};
 use super::{Command, Handler, command};
+use crate::propagation::Propagate;
 use crate::turn::error_text;
 use target::{Lost, Target};
 
@@ -129,10 +130,16 @@ fn migrate(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         return Err(Error::TooLong);
     }
     let timeout = Duration::from_millis(timeout.unsigned_abs());
-    let moved = Target::connect(args[1], args[2], timeout, txn.store())
+    let mut moved: Vec<&[u8]> = vec![b"DEL"];
+    let outcome = Target::connect(args[1], args[2], timeout, txn.store())
         .map_err(Stopped::Lost)
-        .and_then(|mut target| hand_over(txn, &mut target, &options, database, &present));
-    match moved {
+        .and_then(|mut target| {
+            hand_over(txn, &mut target, &options, (database, &present), &mut moved)
+        });
+    if moved.len() > 1 {
+        txn.propagate_as(&moved);
+    }
+    match outcome {
         Ok(reply) => Ok(reply),
         // What the target has said it has by then is deleted, so this is no failure to be undone.
         Err(Stopped::Lost(lost)) => Ok(Reply::error(lost.text())),
@@ -159,13 +166,13 @@ impl From<Error> for Stopped {
 }
 
 /// Sends one key after the other, and only then asks what became of them: so the way there and back is waited for
-/// once, and no more than one value stands in memory.
-fn hand_over(
+/// once, and no more than one value stands in memory. Those that are there then, and here no more, are added to `moved`.
+fn hand_over<'a>(
     txn: &mut WriteTxn,
     target: &mut Target,
     options: &Options<'_>,
-    database: i64,
-    names: &[&[u8]],
+    (database, names): (i64, &[&'a [u8]]),
+    moved: &mut Vec<&'a [u8]>,
 ) -> Result<Reply, Stopped> {
     let greetings = greet(target, options.authentication, database)?;
     let mut sent = Vec::new();
@@ -197,6 +204,7 @@ fn hand_over(
         refusal = refusal.or(refused);
         if has_it && !options.copies && keys::delete(txn, name)? {
             txn.notify(EventClass::Generic, "del", name);
+            moved.push(name);
         }
     }
     Ok(match (refusal, trouble) {

@@ -15,7 +15,7 @@ mod cluster;
 mod config;
 mod connection;
 mod debug;
-mod dump;
+pub mod dump;
 mod events;
 mod expire;
 mod flags;
@@ -32,6 +32,7 @@ mod partial_sort;
 mod piecewise;
 mod pubsub;
 mod random;
+mod replication;
 mod rows;
 mod scan;
 mod script;
@@ -448,6 +449,7 @@ fn declared() -> impl Iterator<Item = &'static Command> {
         script::COMMANDS,
         function::COMMANDS,
         server::COMMANDS,
+        replication::COMMANDS,
         config::COMMANDS,
         acl::COMMANDS,
         introspection::COMMANDS,

@@ -6,6 +6,7 @@ use cairn_store::{Effect, Result, WriteTxn, slot};
 use super::flags::Flag::{Fast, Loading, MayReplicate, NoScript, PubSub, Stale};
 use super::keys::{Access, KeySpec, Keys, Place};
 use super::{Args, Channels, Command, Flag, Handler, command, help};
+use crate::propagation::Propagate;
 use crate::pubsub::Kind;
 use crate::route::is_led_here;
 use crate::server::Server;
@@ -177,7 +178,7 @@ const SUBCOMMANDS: &[Command] = &[
         .about(GROUP, "6.2.0", "O(1)", "Prints this help."),
 ];
 
-/// For commands that are answered through the outbox.
+/// For commands that are answered through the outbox, or not at all.
 struct Nothing;
 
 impl ReplyStream for Nothing {
@@ -186,9 +187,14 @@ impl ReplyStream for Nothing {
     }
 }
 
+/// No reply.
+pub fn unanswered() -> Reply {
+    Reply::Stream(Box::new(Nothing))
+}
+
 fn answered_by_outbox(session: &mut Session) -> Result<Reply> {
     session.listens = true;
-    Ok(Reply::Stream(Box::new(Nothing)))
+    Ok(unanswered())
 }
 
 fn add(session: &mut Session, kind: Kind, names: &[&[u8]]) -> Result<Reply> {
@@ -258,6 +264,8 @@ fn spublish(server: &Server, txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 /// A message that nobody would get now is sent to nobody. Who listens on other nodes is not known, nor counted.
 fn send(server: &Server, txn: &mut WriteTxn, args: &Args, is_sharded: bool) -> Result<Reply> {
+    // Somebody may listen there.
+    txn.propagate_with(args, &[]);
     let receivers = server.pubsub.receivers(args[1], is_sharded);
     if receivers > 0 || !is_sharded && server.cluster.get().is_some() {
         txn.add_effect(Effect::Message {

@@ -186,10 +186,21 @@ fn bgrewriteaof(server: &Server, _: &Args) -> Result<Reply> {
     ))
 }
 
-fn role(_: &mut Session, _: &Args) -> Result<Reply> {
+fn role(session: &mut Session, _: &Args) -> Result<Reply> {
+    let overview = session.server.replication.overview();
+    let followers = overview.followers.iter().filter(|it| it.is_online());
+    let followers = followers.map(|follower| {
+        let (address, port) = follower.address();
+        let words = [
+            address,
+            port.to_string(),
+            follower.acknowledged().to_string(),
+        ];
+        words.into_iter().map(String::into_bytes).collect()
+    });
     Ok(Reply::Array(vec![
         "master".into(),
-        Reply::Int(0),
-        Reply::Array(Vec::new()),
+        overview.offset.into(),
+        Reply::Array(followers.collect()),
     ]))
 }

@@ -15,6 +15,7 @@ use super::keys::{Access, KeySpec, Keys, Place};
 use super::random;
 use super::rows::{self, Shape};
 use super::{Command, Handler, command};
+use crate::propagation::Propagate;
 
 const READS_KEY: Keys = Keys(&[KeySpec::at(1, Access::READ)]);
 const PEEKS_AT_KEY: Keys = Keys(&[KeySpec::at(1, Access::PEEK)]);
@@ -282,14 +283,20 @@ fn spop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             let size = set.len();
             let member = set.pop_one(txn)?;
             tell_pop(txn, args[1], 1, size);
+            if let Some(member) = &member {
+                txn.propagate_as(&[b"SREM", args[1], member]);
+            }
             Ok(member.into())
         }
         [count] => {
             let count = natural(count, "ERR value is out of range, must be positive")?;
             let set = Set::open(txn, args[1])?;
             let size = set.len();
-            let popped = set.pop(txn, count)?;
+            let mut popped = set.pop(txn, count)?;
             tell_pop(txn, args[1], count, size);
+            if txn.is_followed() && size > 0 {
+                propagate_pop(txn, args[1], &mut popped, count >= size)?;
+            }
             Ok(match popped {
                 Popped::Few(members) => Reply::Set(members.into_iter().map(Reply::Bulk).collect()),
                 Popped::Many { count, members } => reply::stream(Kind::Set, count, members),
@@ -304,6 +311,37 @@ fn tell_pop(txn: &mut WriteTxn, name: &[u8], count: u64, size: u64) {
     if count.min(size) > 0 {
         events::taken(txn, EventClass::Set, "spop", name, count >= size);
     }
+}
+
+/// Followers would choose others.
+fn propagate_pop(
+    txn: &mut WriteTxn,
+    name: &[u8],
+    popped: &mut Popped,
+    is_emptied: bool,
+) -> Result<()> {
+    if is_emptied {
+        txn.propagate_as(&[b"DEL", name]);
+        return Ok(());
+    }
+    match popped {
+        Popped::Few(members) => {
+            for member in members {
+                txn.propagate_as(&[b"SREM", name, member]);
+            }
+        }
+        Popped::Many { members, .. } => {
+            loop {
+                match members.step()? {
+                    Step::Member => txn.propagate_as(&[b"SREM", name, members.member()]),
+                    Step::Onward => {}
+                    Step::End => break,
+                }
+            }
+            members.rewind();
+        }
+    }
+    Ok(())
 }
 
 fn srandmember(txn: &ReadTxn, args: &Args) -> Result<Reply> {

@@ -10,7 +10,7 @@ mod reply;
 mod sorted;
 mod window;
 
-pub(super) use pop::{parse_pops, pop_first, pop_one};
+pub(super) use pop::{parse_pops, pop_first, pop_one, pop_word};
 pub(super) use window::{OVERHEAD, WINDOW, Window};
 
 use super::flags::Flag::{DenyOom, Fast, MovableKeys};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use cairn_resp::number;
+use cairn_store::Listeners;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::encodings::ENCODINGS;
@@ -15,6 +16,7 @@ use super::kind::Refusal;
 use super::{log, special};
 use crate::acl::Acl;
 use crate::output_limits::OutputLimits;
+use crate::propagation;
 
 pub struct Live {
     pub max_clients: AtomicUsize,
@@ -180,8 +182,7 @@ fn set_noteworthy(live: &Live) {
 }
 
 pub fn set_event_classes(live: &Live, value: &[u8]) {
-    live.event_classes
-        .store(special::event_bits(value), Ordering::Relaxed);
+    Listeners::set_classes(&live.event_classes, special::event_bits(value));
 }
 
 pub fn set_tracked_keys(live: &Live, value: &[u8]) {
@@ -196,6 +197,14 @@ pub fn set_output_limits(live: &Live, value: &[u8]) {
 pub fn set_busy_threshold(live: &Live, value: &[u8]) {
     live.busy_threshold_ms
         .store(unsigned(value), Ordering::Relaxed);
+}
+
+pub fn set_lazy_expiry(_: &Live, value: &[u8]) {
+    propagation::EXPIRES_LAZILY.store(value == b"yes", Ordering::Relaxed);
+}
+
+pub fn set_lazy_deletion(_: &Live, value: &[u8]) {
+    propagation::DELETES_LAZILY.store(value == b"yes", Ordering::Relaxed);
 }
 
 pub fn set_log_level(_: &Live, value: &[u8]) {

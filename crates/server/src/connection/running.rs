@@ -52,6 +52,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _busy = client.work();
                     tokio::time::sleep(pause).await;
                 }
+                if let Some(sync) = self.session.sync.take() {
+                    return self.synchronize(*sync).await;
+                }
+                if self.session.acknowledges.is_some() {
+                    self.note_acknowledged();
+                }
                 let reply = match self.session.awaits.take() {
                     Some(awaited) => self.wait_for_replicas(awaited).await?,
                     None => reply,
@@ -155,10 +161,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Tells how many replicas have what the client has written, once there are enough, or its time is up.
     async fn wait_for_replicas(&mut self, awaited: Awaited) -> Result<Reply, Gone> {
         let server = self.session.server.clone();
-        let Some(node) = server.cluster.get() else {
-            return Ok(Reply::Int(0));
-        };
         self.leave_turn().await;
+        let Some(node) = server.cluster.get() else {
+            return self.wait_for_followers(awaited).await;
+        };
         let mut regions = self.session.wrote().to_vec();
         if regions.is_empty() {
             // Whoever has written nothing asks how many there are.
@@ -167,6 +173,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let client = self.session.client.clone();
         let _blocked = client.block();
         let known = node.acknowledged(&regions, awaited.replicas, awaited.until);
+        let known = tokio::select! {
+            known = known => known,
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        };
+        self.resumed = Moment::now();
+        Ok(known.into())
+    }
+
+    /// The same of servers that follow this one.
+    async fn wait_for_followers(&mut self, awaited: Awaited) -> Result<Reply, Gone> {
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        let _blocked = client.block();
+        let Awaited { replicas, until } = awaited;
+        let limits = &server.live.output_limits;
+        let known = server
+            .replication
+            .wait_acknowledged(replicas, until, limits);
         let known = tokio::select! {
             known = known => known,
             gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
@@ -593,6 +616,8 @@ impl Wait {
 }
 
 /// Runs on a thread that may take its time.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Gone> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Gone> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Gone)
 }

@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 
 use super::host::LoadingHost;
 use super::{engines, refused};
+use crate::command::OwnedArgs;
+use crate::propagation::Propagate;
 use crate::server::Server;
 use crate::unit::{Scope, Unit};
 
@@ -88,12 +90,17 @@ pub fn load(server: &Server) -> Result<()> {
 
 /// From here on they are those of these libraries.
 pub fn replace(server: &Server, codes: &[Vec<u8>]) -> Result<()> {
-    let libraries = run_codes(server, codes)?;
-    server.scripts.functions.install(View::new(libraries));
+    install(server, run_codes(server, codes)?);
     Ok(())
 }
 
-fn run_codes(server: &Server, codes: &[Vec<u8>]) -> Result<Libraries> {
+/// From here on they are these.
+pub fn install(server: &Server, libraries: Libraries) {
+    server.scripts.functions.install(View::new(libraries));
+}
+
+/// What comes of running the code of libraries.
+pub fn run_codes(server: &Server, codes: &[Vec<u8>]) -> Result<Libraries> {
     let mut libraries = Libraries::new();
     for code in codes {
         let library = run_code(server, code)?;
@@ -121,7 +128,12 @@ pub fn seen_by(scope: &Scope<'_>) -> Arc<View> {
 /// What a transaction in a cluster is told that has both: they are kept in different regions, and it is one batch of one.
 const NOT_WITH_KEYS: &str = "ERR functions are not changed together with keys in a cluster: send it in a transaction of its own";
 
-/// FUNCTION LOAD, DELETE, FLUSH or RESTORE.
+/// FUNCTION LOAD, DELETE, FLUSH or RESTORE, and the words by which it was called.
+pub struct Called {
+    pub change: Change,
+    pub words: OwnedArgs,
+}
+
 pub enum Change {
     Load { code: Vec<u8>, replaces: bool },
     Delete { name: Vec<u8> },
@@ -129,7 +141,7 @@ pub enum Change {
     Restore { payload: Vec<u8>, policy: Policy },
 }
 
-impl Unit for Change {
+impl Unit for Called {
     fn request(&self) -> Request {
         // As if they were a key. If a client has one of this name, it waits now and then.
         let mut request = Request::default();
@@ -153,7 +165,7 @@ impl Unit for Change {
         let before = seen_by(scope);
         let mut libraries = before.libraries.clone();
         let mut writer = Writer::new(out, scope.session.protocol);
-        match self.apply(&server, &mut libraries) {
+        match self.change.apply(&server, &mut libraries) {
             Ok(None) => writer.simple("OK"),
             Ok(Some(name)) => writer.bulk(name),
             Err(Error::Reply(text)) => {
@@ -173,6 +185,9 @@ impl Unit for Change {
             if !before.get(&library.name).is_some_and(is_same) {
                 functions::put(scope.txn, &library.name, &library.code);
             }
+        }
+        if scope.propagates {
+            self.words.with(|args| scope.txn.propagate_with(args, &[]));
         }
         scope.functions = Some(View::new(libraries));
         Ok(())

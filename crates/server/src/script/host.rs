@@ -93,6 +93,8 @@ impl<'a, 's> ScriptHost<'a, 's> {
 
     /// The script has ended: an error if that was not its own end.
     pub fn finish(self) -> Result<(), Error> {
+        // What a script says about that holds for itself.
+        self.scope.propagates = true;
         match self.broken {
             Some(error) => Err(error),
             None => {
@@ -225,6 +227,10 @@ impl Host for ScriptHost<'_, '_> {
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
         self.show(Kept::Logged(level, message.to_vec()));
+    }
+
+    fn set_replication(&mut self, _: bool, replicas: bool) {
+        self.scope.propagates = replicas;
     }
 
     fn set_protocol(&mut self, version: u8) {

@@ -111,7 +111,7 @@ impl Store {
                 place.keep_begun(begun);
             }
             collection.save(txn);
-            tell(txn, &hash.key, &removed, is_emptied);
+            tell(txn, &hash.key, removed, is_emptied);
         }
         Ok(dealt)
     }
@@ -184,7 +184,7 @@ fn living(txn: &WriteTxn, hash: &DueHash<'_>) -> Result<Option<Collection>> {
 }
 
 /// Has those told who want to know that fields have expired.
-fn tell(txn: &mut WriteTxn, key: &Key, removed: &Removed, is_emptied: bool) {
+fn tell(txn: &mut WriteTxn, key: &Key, removed: Removed, is_emptied: bool) {
     let Some(last_ms) = removed.last_ms else {
         return;
     };
@@ -200,6 +200,13 @@ fn tell(txn: &mut WriteTxn, key: &Key, removed: &Removed, is_emptied: bool) {
             key: key.name().into(),
             last_ms,
         });
+        if !removed.fields.is_empty() {
+            txn.add_effect(Effect::FieldsGone {
+                database,
+                key: key.name().into(),
+                fields: removed.fields,
+            });
+        }
     }
     tell_outdated(txn, key);
 }

@@ -160,9 +160,15 @@ impl DueFields {
             first_ms: next_ms.max(rest.first_ms),
             ..rest
         }));
+        let last_ms = self.due.last().map(|(at_ms, _)| *at_ms);
+        let fields = match txn.is_followed() {
+            true => self.due.into_iter().map(|(_, field)| field).collect(),
+            false => Vec::new(),
+        };
         Ok(Removed {
             count,
-            last_ms: self.due.last().map(|(at_ms, _)| *at_ms),
+            last_ms,
+            fields,
         })
     }
 }
@@ -172,6 +178,8 @@ pub(crate) struct Removed {
     pub(crate) count: u64,
     /// When the last of them was due.
     pub(crate) last_ms: Option<u64>,
+    /// Their names, if others follow.
+    pub(crate) fields: Vec<Box<[u8]>>,
 }
 
 fn time_and_field<'r>(key: &Key, row_key: &'r [u8]) -> (u64, &'r [u8]) {

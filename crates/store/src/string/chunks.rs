@@ -71,7 +71,7 @@ impl Chunks {
 
 /// How far a chunked string has been read. The rows are lent to it, so that many strings can be read
 /// with one walk.
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// What the keys of all its chunks begin with.
     prefix: Vec<u8>,
     position: u64,
@@ -83,7 +83,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(key: &Key, version: u64, range: Range<u64>) -> Cursor {
+    pub(crate) fn new(key: &Key, version: u64, range: Range<u64>) -> Cursor {
         Cursor {
             prefix: key.data(version, b"").to_vec(),
             position: range.start,
@@ -94,16 +94,16 @@ impl Cursor {
     }
 
     /// Where the rows must stand before the first chunk is read.
-    pub(super) fn first_row(&self) -> Vec<u8> {
+    pub(crate) fn first_row(&self) -> Vec<u8> {
         let number = chunk_sub(chunk_of(self.position));
         [self.prefix.as_slice(), &number].concat()
     }
 
-    pub(super) fn remaining(&self) -> u64 {
+    pub(crate) fn remaining(&self) -> u64 {
         self.end - self.position
     }
 
-    pub(super) fn append_next(&mut self, rows: &mut Rows, out: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn append_next(&mut self, rows: &mut Rows, out: &mut Vec<u8>) -> Result<bool> {
         if self.position == self.end {
             return Ok(false);
         }

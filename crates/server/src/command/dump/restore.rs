@@ -1,11 +1,12 @@
 //! RESTORE. A payload is checked as a whole before anything is changed: see `cairn_rdb`.
 
-use cairn_rdb::{Corrupt, Item, Kind, Payload, Read, Refused};
+use cairn_rdb::{Payload, Refused};
 use cairn_resp::Reply;
-use cairn_store::stream::{self, Id, append_field};
-use cairn_store::{Builder, Error, EventClass, Expiry, Result, WriteTxn, keys, string};
+use cairn_store::{Error, EventClass, Result, WriteTxn, keys};
 
+use super::building::{Building, Stopped};
 use crate::command::args::{self, Args};
+use crate::propagation::{Propagate, decimal};
 
 /// A larger payload is not looked at on a connection's thread: a hundred times as much may be compressed in it.
 const SHORT: usize = 16 * 1024;
@@ -34,6 +35,7 @@ pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let Some(expire_ms) = expiry(txn, ttl, options.is_absolute) else {
         if was_there {
             txn.notify(EventClass::Generic, "del", name);
+            txn.propagate_as(&[b"DEL", name]);
         }
         return Ok(Reply::Ok);
     };
@@ -43,6 +45,10 @@ pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Stopped::Store(error) => error,
     })?;
     txn.notify(EventClass::Generic, "restore", name);
+    if expire_ms != 0 && !options.is_absolute && txn.is_followed() {
+        let added = (args.len(), &b"ABSTTL"[..]);
+        txn.propagate_with(args, &[(2, &decimal(expire_ms)), added]);
+    }
     Ok(Reply::Ok)
 }
 
@@ -102,23 +108,6 @@ fn expiry(txn: &WriteTxn, ttl: i64, is_absolute: bool) -> Option<u64> {
     (at_ms > now_ms).then_some(at_ms)
 }
 
-enum Stopped {
-    Corrupt,
-    Store(Error),
-}
-
-impl From<Corrupt> for Stopped {
-    fn from(Corrupt: Corrupt) -> Self {
-        Stopped::Corrupt
-    }
-}
-
-impl From<Error> for Stopped {
-    fn from(error: Error) -> Self {
-        Stopped::Store(error)
-    }
-}
-
 /// Makes the value that of a key that is absent.
 fn build(
     txn: &mut WriteTxn,
@@ -126,80 +115,7 @@ fn build(
     payload: &Payload<'_>,
     expire_ms: u64,
 ) -> Result<(), Stopped> {
-    let kind = payload.kind();
-    match kind {
-        Kind::String => {
-            let expiry = match expire_ms {
-                0 => Expiry::Never,
-                at_ms => Expiry::At(at_ms),
-            };
-            payload.read(&mut |item| match item {
-                Item::String(value) => Ok(string::set(txn, name, value, expiry)?),
-                _ => Err(Stopped::Corrupt),
-            })
-        }
-        Kind::Stream => build_stream(txn, name, payload, expire_ms),
-        Kind::List | Kind::Set | Kind::Zset | Kind::Hash => {
-            let mut builder = Builder::new(txn, name);
-            payload.read(&mut |item| match item {
-                Item::Element(element) => Ok(builder.element(txn, element)?),
-                Item::Member(member) => Ok(builder.member(txn, member)?),
-                Item::Scored(member, score) => Ok(builder.scored(txn, member, score)?),
-                Item::Field(field, value) => Ok(builder.field(txn, field, value)?),
-                // Meanwhile it may have expired.
-                Item::FieldUntil(_, _, at_ms) if at_ms <= txn.now_ms() => Ok(()),
-                Item::FieldUntil(field, value, at_ms) => {
-                    Ok(builder.field_until(txn, field, value, at_ms)?)
-                }
-                _ => Err(Stopped::Corrupt),
-            })?;
-            match kind {
-                Kind::List => builder.finish_list(txn, expire_ms),
-                Kind::Set => builder.finish_set(txn, expire_ms),
-                Kind::Zset => builder.finish_zset(txn, expire_ms),
-                _ => builder.finish_hash(txn, expire_ms),
-            }?;
-            Ok(())
-        }
-    }
-}
-
-fn build_stream(
-    txn: &mut WriteTxn,
-    name: &[u8],
-    payload: &Payload<'_>,
-    expire_ms: u64,
-) -> Result<(), Stopped> {
-    let id = |id: cairn_rdb::Id| Id::new(id.ms, id.seq);
-    let mut builder = stream::Builder::new(txn, name);
-    let mut entry = Vec::new();
-    payload.read(&mut |item| match item {
-        Item::Entry(at, words) => {
-            entry.clear();
-            for word in words {
-                word.with(|word| append_field(&mut entry, word));
-            }
-            Ok(builder.entry(txn, id(at), &entry)?)
-        }
-        Item::Facts(facts) => {
-            builder.facts(id(facts.last), id(facts.deleted), facts.added);
-            Ok(())
-        }
-        Item::Group { name, last, read } => {
-            let read = match read {
-                Read::Known(read) => Some(Some(read)),
-                Read::Unknown => Some(None),
-                Read::Untold => None,
-            };
-            Ok(builder.group(txn, name, id(last), read)?)
-        }
-        Item::Consumer { name, seen_ms } => Ok(builder.consumer(txn, name, seen_ms)?),
-        Item::Pending {
-            id: at,
-            delivered_ms,
-            deliveries,
-        } => Ok(builder.pending(txn, id(at), delivered_ms, deliveries)?),
-        _ => Err(Stopped::Corrupt),
-    })?;
-    Ok(builder.finish(txn, expire_ms)?)
+    let mut building = Building::new(txn, name, payload.kind(), expire_ms);
+    payload.read(&mut |item| building.add(txn, item))?;
+    Ok(building.finish(txn)?)
 }

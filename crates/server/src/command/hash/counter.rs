@@ -6,6 +6,7 @@ use cairn_store::{Error, EventClass, Hash, Result, WriteTxn};
 
 use super::Args;
 use crate::command::string::{NOT_FINITE, WOULD_OVERFLOW};
+use crate::propagation::Propagate;
 
 pub fn hincrby(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let increment = args.int(3)?;
@@ -32,6 +33,7 @@ pub fn hincrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Ok(sum.clone())
     })?;
     txn.notify(EventClass::Hash, "hincrbyfloat", args[1]);
+    txn.propagate_with(args, &[(0, b"HSET"), (3, &sum)]);
     Ok(Reply::Bulk(sum))
 }
 

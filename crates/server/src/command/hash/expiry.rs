@@ -10,6 +10,7 @@ use crate::command::expire::{
     AT_MILLISECONDS, AT_SECONDS, Conditions, Form, MILLISECONDS, SECONDS,
 };
 use crate::command::flags::Flag::{DenyOom, Fast};
+use crate::propagation::{Propagate, decimal};
 
 pub const COMMANDS: &[Command] = &[
     command("hexpire", -6, Handler::Write(hexpire))
@@ -175,12 +176,33 @@ fn set(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result<Rep
     }
     let is_emptied = hash.is_empty();
     hash.save(txn);
+    if txn.is_followed() {
+        propagate(txn, args[1], fields, &outcomes, at_ms);
+    }
     if has_deleted {
         events::taken(txn, EventClass::Hash, "hdel", args[1], is_emptied);
     } else if has_set {
         txn.notify(EventClass::Hash, "hexpire", args[1]);
     }
     Ok(answer(outcomes))
+}
+
+/// Followers are told the moment, whatever it was told by, and the fields for which the conditions were met.
+fn propagate(txn: &mut WriteTxn, name: &[u8], fields: &[&[u8]], outcomes: &[i64], at_ms: u64) {
+    let of = |wanted: i64| -> Vec<&[u8]> {
+        let with = fields.iter().zip(outcomes);
+        let with = with.filter(|(_, outcome)| **outcome == wanted);
+        with.map(|(field, _)| *field).collect()
+    };
+    let (set, deleted) = (of(DONE), of(DELETED));
+    if !set.is_empty() {
+        let (at_ms, count) = (decimal(at_ms), decimal(set.len() as u64));
+        let words: [&[u8]; 5] = [b"HPEXPIREAT", name, &at_ms, b"FIELDS", &count];
+        txn.propagate_as(&[&words[..], &set].concat());
+    }
+    if !deleted.is_empty() {
+        txn.propagate_as(&[&[&b"HDEL"[..], name][..], &deleted].concat());
+    }
 }
 
 fn hpersist(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {

@@ -9,6 +9,7 @@ use crate::command::args::is;
 use crate::command::events;
 use crate::command::piecewise::with_key;
 use crate::command::{Args, wrong_arity};
+use crate::propagation::{Propagate, decimal};
 
 pub(super) fn lpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, "lpop", End::Left)
@@ -86,6 +87,21 @@ pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(Names<'a>, (End, u64))> 
     Ok((&words[1..end_at], (end, count.unwrap_or(1))))
 }
 
+pub fn end_word(end: End) -> &'static [u8] {
+    match end {
+        End::Left => b"left",
+        End::Right => b"right",
+    }
+}
+
+/// The command that takes from this end.
+pub fn pop_word(end: End) -> &'static [u8] {
+    match end {
+        End::Left => b"LPOP",
+        End::Right => b"RPOP",
+    }
+}
+
 /// Takes elements from the first of the lists that has any.
 pub fn pop_first<'a>(
     txn: &mut WriteTxn,
@@ -95,7 +111,11 @@ pub fn pop_first<'a>(
     for name in names {
         let list = List::open(txn, name)?;
         if list.exists() {
+            let taken = count.min(list.len());
             let elements = pop_several(txn, name, list, end, count)?;
+            if txn.is_followed() {
+                txn.propagate_as(&[pop_word(end), name, &decimal(taken)]);
+            }
             return Ok(Some(with_key(name, elements)));
         }
     }

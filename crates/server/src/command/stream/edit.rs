@@ -5,10 +5,11 @@ use cairn_store::stream::{Id, Trim, Until, append_field};
 use cairn_store::{Error, EventClass, Result, Stream, WriteTxn};
 
 use super::id::{self, NewId};
-use super::reply::id_reply;
+use super::reply::{id_reply, id_text};
 use crate::command::args::{Options, int, is};
 use crate::command::{Args, wrong_arity};
 use crate::config::ENCODINGS;
+use crate::propagation::{Propagate, decimal};
 
 /// How a stream is to be trimmed, as it is read from the options one by one.
 #[derive(Default)]
@@ -16,6 +17,8 @@ struct TrimOptions {
     until: Option<Until>,
     is_approximate: bool,
     limit: Option<u64>,
+    /// How many words there are behind the threshold.
+    behind: usize,
 }
 
 /// The most that is trimmed at once if nothing else is said.
@@ -37,6 +40,7 @@ impl TrimOptions {
                 rest.take("=");
             }
             let threshold = rest.value()?;
+            self.behind = rest.len();
             self.until = Some(if is_length {
                 let length = u64::try_from(int(threshold)?)
                     .map_err(|_| Error::fixed("ERR The MAXLEN argument must be >= 0."))?;
@@ -55,7 +59,17 @@ impl TrimOptions {
         Ok(false)
     }
 
-    fn finish(self) -> Result<Option<Trim>> {
+    /// How followers trim to what is left here, which where it may be a little more is up to each server: the places of the
+    /// sign and of the threshold, and what stands there then.
+    fn exact(&self, words: usize, stream: &Stream) -> Option<(usize, Vec<u8>)> {
+        let threshold = match self.until.filter(|_| self.is_approximate)? {
+            Until::Length(_) => decimal(stream.len()).to_vec(),
+            Until::Id(_) => id_text(stream.first().unwrap_or(Id::MIN)),
+        };
+        Some((words - self.behind - 1, threshold))
+    }
+
+    fn finish(&self) -> Result<Option<Trim>> {
         let Some(until) = self.until else {
             if self.limit.is_some_and(|limit| limit > 0) {
                 return Err(Error::fixed(
@@ -110,7 +124,9 @@ pub fn xadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             break id::new(option)?;
         }
     };
-    let trim = trim.finish()?;
+    let options_of_trim = trim;
+    let trim = options_of_trim.finish()?;
+    let id_at = args.len() - options.len() - 1;
     let fields = args.rest(args.len() - options.len());
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(wrong_arity("xadd"));
@@ -124,6 +140,7 @@ pub fn xadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     if !stream.exists() && !creates {
         return Ok(Reply::Null);
     }
+    let is_chosen_here = !matches!(new_id, NewId::Exact(_));
     let new_id = assign(&stream, new_id, txn.now_ms())?;
     let mut entry = Vec::with_capacity(fields.iter().map(|field| field.len() + 4).sum());
     for field in fields {
@@ -134,12 +151,32 @@ pub fn xadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Some(trim) => stream.trim(txn, trim)?,
         None => 0,
     };
+    if txn.is_followed() {
+        let id = id_text(new_id);
+        let exact = options_of_trim.exact(args.len(), &stream);
+        let chosen: &[(usize, &[u8])] = &[(id_at, &id)];
+        let chosen = if is_chosen_here { chosen } else { &[] };
+        propagate_trimmed(txn, args, exact, chosen);
+    }
     stream.save(txn);
     txn.notify(EventClass::Stream, "xadd", args[1]);
     if trimmed > 0 {
         txn.notify(EventClass::Stream, "xtrim", args[1]);
     }
     Ok(id_reply(new_id))
+}
+
+fn propagate_trimmed(
+    txn: &mut WriteTxn,
+    args: &Args,
+    exact: Option<(usize, Vec<u8>)>,
+    changes: &[(usize, &[u8])],
+) {
+    let mut changes = changes.to_vec();
+    if let Some((at, threshold)) = &exact {
+        changes.extend([(at - 1, &b"="[..]), (*at, threshold)]);
+    }
+    txn.propagate_with(args, &changes);
 }
 
 /// The ID that a new entry gets.
@@ -174,11 +211,16 @@ pub fn xtrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             return Err(Error::SYNTAX);
         }
     }
-    let trim = trim.finish()?.ok_or(Error::fixed(
+    let options_of_trim = trim;
+    let trim = options_of_trim.finish()?.ok_or(Error::fixed(
         "ERR syntax error, XTRIM must be called with a trimming strategy",
     ))?;
     let mut stream = Stream::open(txn, args[1])?;
     let trimmed = stream.trim(txn, trim)?;
+    if trimmed > 0 && txn.is_followed() {
+        let exact = options_of_trim.exact(args.len(), &stream);
+        propagate_trimmed(txn, args, exact, &[]);
+    }
     stream.save(txn);
     if trimmed > 0 {
         txn.notify(EventClass::Stream, "xtrim", args[1]);

@@ -1,12 +1,14 @@
 //! XGROUP, XACK.
 
 use cairn_resp::Reply;
-use cairn_store::stream::Group;
+use cairn_store::stream::{Delivery, Group, Id};
 use cairn_store::{Error, EventClass, ReadTxn, Result, Stream, WriteTxn};
 
 use super::id;
+use super::reply::id_text;
 use crate::command::args::{int, is};
 use crate::command::{Args, events, quotable, wrong_subcommand};
+use crate::propagation::{Propagate, decimal};
 
 /// What is told about a group that is not there.
 pub fn no_group(key: &[u8], group: &[u8]) -> Error {
@@ -146,6 +148,52 @@ pub fn see(
         txn.notify(EventClass::Stream, "xgroup-createconsumer", key);
     }
     Ok(is_new)
+}
+
+/// Tells followers who has an entry now. They find it pending or not, or find that it is gone, and do no more than that.
+pub fn propagate_delivery(
+    txn: &mut WriteTxn,
+    key: &[u8],
+    group: &Group,
+    id: Id,
+    delivery: &Delivery,
+) {
+    if txn.is_followed() {
+        txn.propagate_as(&[
+            b"XCLAIM",
+            key,
+            group.name(),
+            &delivery.consumer,
+            b"0",
+            &id_text(id),
+            b"TIME",
+            &decimal(delivery.at_ms),
+            b"RETRYCOUNT",
+            &decimal(delivery.count),
+            b"FORCE",
+            b"JUSTID",
+            b"LASTID",
+            &id_text(group.last()),
+        ]);
+    }
+}
+
+/// Tells followers what was delivered last, where no entry is pending that says so.
+pub fn propagate_last(txn: &mut WriteTxn, key: &[u8], group: &Group) {
+    if txn.is_followed() {
+        let read = group.read().map(decimal);
+        let read = read.as_deref().unwrap_or(b"-1");
+        let last = id_text(group.last());
+        txn.propagate_as(&[
+            b"XGROUP",
+            b"SETID",
+            key,
+            group.name(),
+            &last,
+            b"ENTRIESREAD",
+            read,
+        ]);
+    }
 }
 
 pub fn create_consumer(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {

@@ -6,11 +6,12 @@ use cairn_resp::Reply;
 use cairn_store::stream::{Delivery, Group, Id};
 use cairn_store::{Direction, Error, ReadTxn, Result, Stream, WriteTxn};
 
-use super::group::{no_key_or_group, see};
+use super::group::{no_key_or_group, propagate_delivery, propagate_last, see};
 use super::id;
 use super::reply::{Gathered, id_reply};
 use crate::command::args::{int, is};
 use crate::command::{Args, quotable};
+use crate::propagation::Propagate;
 
 /// Opens a group that exists, with its stream.
 fn open(txn: &ReadTxn, args: &Args) -> Result<(Stream, Group)> {
@@ -219,7 +220,9 @@ impl<'a> Claim<'a> {
             at_ms: self.at_ms,
             count,
         };
-        stream.deliver(txn, group, id, &delivery)
+        stream.deliver(txn, group, id, &delivery)?;
+        propagate_delivery(txn, stream.name(), group, id, &delivery);
+        Ok(())
     }
 }
 
@@ -233,7 +236,9 @@ pub fn xclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         .collect();
     let mut claim = Claim::new(txn, args[3], least_idle);
     claim.parse(txn, args, 5 + ids.len())?;
-    if claim.last > group.last() {
+    txn.propagate_nothing();
+    let mut raises_last = claim.last > group.last();
+    if raises_last {
         let read = group.read();
         group.set_last(claim.last, read);
     }
@@ -243,6 +248,10 @@ pub fn xclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         txn.step()?;
         let delivery = stream.delivery(txn, &group, id)?;
         let Some(entry) = stream.entry(txn, id)?.map(|entry| entry.to_vec()) else {
+            if let Some(delivery) = &delivery {
+                propagate_delivery(txn, args[1], &group, id, delivery);
+                raises_last = false;
+            }
             stream.acknowledge(txn, &mut group, id)?;
             continue;
         };
@@ -255,10 +264,14 @@ pub fn xclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
             see(txn, &stream, &mut group, claim.consumer, args[1])?;
         }
         claim.take(txn, &stream, &mut group, id, before)?;
+        raises_last = false;
         match claim.only_ids {
             true => gathered.add_id(id),
             false => gathered.add(id, &entry),
         }
+    }
+    if raises_last {
+        propagate_last(txn, args[1], &group);
     }
     group.save(txn, &stream);
     Ok(gathered.reply())
@@ -283,6 +296,7 @@ pub fn xautoclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         }
     }
     let (stream, mut group) = open(txn, args)?;
+    txn.propagate_nothing();
     let mut attempts = left.saturating_mul(ATTEMPTS);
     let (mut gathered, mut deleted) = (Gathered::default(), Gathered::default());
     let mut is_seen = false;
@@ -303,6 +317,7 @@ pub fn xautoclaim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         attempts -= 1;
         let delivery = Delivery::decode(value)?;
         let Some(entry) = stream.entry(txn, id)?.map(|entry| entry.to_vec()) else {
+            propagate_delivery(txn, args[1], &group, id, &delivery);
             stream.acknowledge(txn, &mut group, id)?;
             deleted.add_id(id);
             left -= 1;

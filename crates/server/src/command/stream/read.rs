@@ -11,6 +11,7 @@ use super::{group, id, range};
 use crate::command::args::{int, is};
 use crate::command::blocking::{Blocking, reads};
 use crate::command::{Args, Handler, OwnedArgs, events};
+use crate::propagation::Propagate;
 
 pub const XREAD: Handler = Handler::Blocking(Blocking {
     fixed: Some(fix_last),
@@ -268,13 +269,21 @@ impl Consumer<'_> {
             txn.step()?;
             let id = stream.id_of(row_key)?;
             if gathered.is_empty() {
-                group::see(txn, stream, group, self.name, self.key)?;
+                let is_new = group::see(txn, stream, group, self.name, self.key)?;
+                if is_new && reading.acknowledges {
+                    let words = [b"XGROUP", &b"CREATECONSUMER"[..], self.key];
+                    txn.propagate_as(&[&words[..], &[group.name(), self.name]].concat());
+                }
             }
             gathered.add(id, entry);
             group.advance(stream, id);
             if !reading.acknowledges {
                 stream.deliver(txn, group, id, &delivery)?;
+                group::propagate_delivery(txn, self.key, group, id, &delivery);
             }
+        }
+        if reading.acknowledges && !gathered.is_empty() {
+            group::propagate_last(txn, self.key, group);
         }
         Ok((!gathered.is_empty()).then(|| gathered.reply()))
     }

@@ -6,6 +6,7 @@ use cairn_store::{Error, EventClass, Result, WriteTxn};
 
 use super::Args;
 use crate::command::args;
+use crate::propagation::Propagate;
 
 pub const WOULD_OVERFLOW: Error = Error::fixed("ERR increment or decrement would overflow");
 pub const NOT_FINITE: Error = Error::fixed("ERR increment would produce NaN or Infinity");
@@ -51,5 +52,7 @@ pub fn incrbyfloat(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let sum = value.checked_add(increment).ok_or(NOT_FINITE)?.to_bytes();
     edit.replace(txn, &sum)?;
     txn.notify(EventClass::String, "incrbyfloat", args[1]);
+    // Followers may reckon otherwise.
+    txn.propagate_with(args, &[(0, b"SET"), (2, &sum), (3, b"KEEPTTL")]);
     Ok(Reply::Bulk(sum))
 }

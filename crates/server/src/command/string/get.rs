@@ -8,6 +8,7 @@ use super::set::Lifetime;
 use super::{Args, reply};
 use crate::command::args::is;
 use crate::command::rows;
+use crate::propagation::{Propagate, decimal, deleting_word, expiring_word};
 
 /// How much of MGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
@@ -66,6 +67,7 @@ pub fn getdel(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     drop(string);
     txn.remove(&txn.key(args[1]), &stamp);
     txn.notify(EventClass::Generic, "del", args[1]);
+    txn.propagate_as(&[deleting_word(), args[1]]);
     Ok(value)
 }
 
@@ -84,14 +86,19 @@ pub fn getex(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Some(at_ms) if at_ms <= now_ms => {
             keys::delete(txn, args[1])?;
             txn.notify(EventClass::Generic, "del", args[1]);
+            txn.propagate_as(&[expiring_word(), args[1]]);
         }
         Some(at_ms) => {
             keys::set_expiry(txn, args[1], at_ms)?;
             txn.notify(EventClass::Generic, "expire", args[1]);
+            if txn.is_followed() {
+                txn.propagate_as(&[b"PEXPIREAT", args[1], &decimal(at_ms)]);
+            }
         }
         None if lifetime == Lifetime::Forever && before != 0 => {
             keys::set_expiry(txn, args[1], 0)?;
             txn.notify(EventClass::Generic, "persist", args[1]);
+            txn.propagate_as(&[b"PERSIST", args[1]]);
         }
         None => {}
     }

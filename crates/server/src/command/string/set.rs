@@ -8,6 +8,7 @@ use super::{Args, reply};
 use crate::command::args::{Options, is};
 use crate::command::expire::{self, Form};
 use crate::command::wrong_arity;
+use crate::propagation::{Propagate, decimal};
 
 /// What was said about how long a key shall live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +130,7 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     if options.condition.is_none() && !options.returns_old {
         string::set(txn, name, value, expiry)?;
         tell(txn, name, expiry);
+        propagate(txn, name, value, expiry);
         return Ok(Reply::Ok);
     }
     let key = txn.key(name);
@@ -146,6 +148,13 @@ pub fn set(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     string::replace(txn, &key, live.as_ref(), value, expiry)?;
     tell(txn, name, expiry);
+    match expiry {
+        // What it returns is of no interest to followers.
+        Expiry::Never | Expiry::Keep if options.returns_old && txn.is_followed() => {
+            propagate_without_get(txn, args);
+        }
+        _ => propagate(txn, name, value, expiry),
+    }
     Ok(if options.returns_old { old } else { Reply::Ok })
 }
 
@@ -154,6 +163,25 @@ fn tell(txn: &mut WriteTxn, name: &[u8], expiry: Expiry) {
     if let Expiry::At(_) = expiry {
         txn.notify(EventClass::Generic, "expire", name);
     }
+}
+
+/// When it expires is told by the clock, so that followers need not ask theirs.
+fn propagate(txn: &mut WriteTxn, name: &[u8], value: &[u8], expiry: Expiry) {
+    if let Expiry::At(at_ms) = expiry
+        && txn.is_followed()
+    {
+        txn.propagate_as(&[b"SET", name, value, b"PXAT", &decimal(at_ms)]);
+    }
+}
+
+fn propagate_without_get(txn: &mut WriteTxn, args: &Args) {
+    let is_get = |at: usize, word: &[u8]| at >= 3 && is(word, "get");
+    let words = args.iter().copied().enumerate();
+    let words: Vec<&[u8]> = words
+        .filter(|(at, word)| !is_get(*at, word))
+        .map(|(_, word)| word)
+        .collect();
+    txn.propagate_as(&words);
 }
 
 /// What the key holds, which must be a string if anything, and the same as a reply.
@@ -171,6 +199,7 @@ pub fn getset(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     }
     string::set(txn, args[1], args[2], Expiry::Never)?;
     tell(txn, args[1], Expiry::Never);
+    txn.propagate_with(args, &[(0, b"SET")]);
     Ok(old)
 }
 
@@ -195,6 +224,7 @@ fn set_for(txn: &mut WriteTxn, args: &Args, form: Form, command: &str) -> Result
     let at_ms = form.positive_at_ms(args[2], txn.now_ms(), command)?;
     string::set(txn, args[1], args[3], Expiry::At(at_ms))?;
     tell(txn, args[1], Expiry::At(at_ms));
+    propagate(txn, args[1], args[3], Expiry::At(at_ms));
     Ok(Reply::Ok)
 }
 

@@ -9,6 +9,7 @@ use crate::command::args::is;
 use crate::command::events;
 use crate::command::piecewise;
 use crate::command::rows::{self, Shape};
+use crate::propagation::{Propagate, decimal};
 
 pub fn zpopmin(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     pop(txn, args, Direction::Forward)
@@ -99,6 +100,14 @@ pub fn parse_pops<'a>(words: &'a [&'a [u8]]) -> Result<(Names<'a>, (Direction, u
     Ok((keys, parse_options(options)?))
 }
 
+/// The command that takes from this end.
+pub fn pop_word(direction: Direction) -> &'static [u8] {
+    match direction {
+        Direction::Forward => b"ZPOPMIN",
+        Direction::Backward => b"ZPOPMAX",
+    }
+}
+
 /// Takes members from the first of the sets that has any.
 pub fn pop_first<'a>(
     txn: &mut WriteTxn,
@@ -110,7 +119,12 @@ pub fn pop_first<'a>(
         if zset.is_empty() {
             continue;
         }
-        let pairs = match take(txn, name, zset, direction, count)? {
+        let taken = count.min(zset.len());
+        let popped = take(txn, name, zset, direction, count)?;
+        if txn.is_followed() {
+            txn.propagate_as(&[pop_word(direction), name, &decimal(taken)]);
+        }
+        let pairs = match popped {
             Popped::Few(members) => {
                 let pairs = members.into_iter().map(|member| pair(member).into());
                 Reply::Array(pairs.map(Reply::Array).collect())

@@ -1,0 +1,481 @@
+//! A real redis-server follows Cairn while clients write to it, and both hold the same in the end.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cairn_tests::client::{Client, Value};
+use cairn_tests::follower::Follower;
+use cairn_tests::server::{Launch, Server};
+use fastrand::Rng;
+
+const DATABASES: u32 = 4;
+const KEYS: u32 = 40;
+const WRITERS: u64 = 4;
+
+/// How long a replica may take to come as far as its master.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A redis-server that follows.
+fn replica_of(master: &Server, flags: &[&str]) -> Server {
+    let port = master.port().to_string();
+    let follows = ["--replicaof", "127.0.0.1", &port];
+    Launch::redis().flags(follows).flags(flags).start()
+}
+
+/// A command about some keys. Some are as long as to be done elsewhere than others, and some are scripts and transactions.
+fn write(client: &mut Client, rng: &mut Rng) {
+    let key = |kind: &str, rng: &mut Rng| format!("{kind}{}", rng.u32(..KEYS));
+    let word = |rng: &mut Rng| {
+        let length = match rng.u32(..50) {
+            0 => 40_000,
+            1..5 => 300,
+            _ => 8,
+        };
+        format!("{:0length$}", rng.u32(..200))
+    };
+    let number = |rng: &mut Rng| rng.i32(-50..50).to_string();
+    let [s, l, set, h, z, x] = ["s", "l", "set", "h", "z", "x"].map(|kind| key(kind, rng));
+    let [s2, l2, set2, z2] = ["s", "l", "set", "z"].map(|kind| key(kind, rng));
+    let any = [&s, &l, &set, &h, &z, &x][rng.usize(..6)].clone();
+    let command: Vec<String> = match rng.u32(..64) {
+        0..3 => vec!["SET".into(), s, word(rng)],
+        3 => vec![
+            "SET".into(),
+            s,
+            word(rng),
+            "PX".into(),
+            rng.u32(1..200).to_string(),
+        ],
+        4 => vec![
+            "SET".into(),
+            s,
+            word(rng),
+            "EX".into(),
+            "1000".into(),
+            "GET".into(),
+        ],
+        5 => vec!["APPEND".into(), s, word(rng)],
+        6 => vec![
+            "SETRANGE".into(),
+            s,
+            rng.u32(..60_000).to_string(),
+            word(rng),
+        ],
+        7 => vec!["INCRBYFLOAT".into(), format!("n{s}"), "1.25".into()],
+        8 => vec!["GETEX".into(), s, "PERSIST".into()],
+        9 => vec!["GETDEL".into(), s],
+        10 => vec!["MSET".into(), s, word(rng), s2, word(rng)],
+        11..13 => vec!["RPUSH".into(), l, word(rng), word(rng), word(rng)],
+        13 => vec!["LPOP".into(), l, rng.u32(..4).to_string()],
+        14 => vec!["LMOVE".into(), l, l2, "LEFT".into(), "RIGHT".into()],
+        15 => vec![
+            "LMPOP".into(),
+            "2".into(),
+            l,
+            l2,
+            "RIGHT".into(),
+            "COUNT".into(),
+            "3".into(),
+        ],
+        16 => vec!["BLPOP".into(), l, l2, "0.01".into()],
+        17 => vec![
+            "BLMOVE".into(),
+            l,
+            l2,
+            "RIGHT".into(),
+            "LEFT".into(),
+            "0.01".into(),
+        ],
+        18 => vec!["LTRIM".into(), l, "-20".into(), "-1".into()],
+        19 => vec!["LSET".into(), l, "0".into(), word(rng)],
+        20..22 => vec!["SADD".into(), set, word(rng), word(rng)],
+        22 => vec!["SPOP".into(), set],
+        23 => vec!["SPOP".into(), set, rng.u32(1..5).to_string()],
+        24 => vec!["SMOVE".into(), set, set2, word(rng)],
+        25 => vec!["SUNIONSTORE".into(), set.clone(), set, set2],
+        26..28 => vec!["HSET".into(), h, word(rng), word(rng), word(rng), word(rng)],
+        28 => vec!["HINCRBYFLOAT".into(), h, "n".into(), "0.5".into()],
+        29 => vec!["HDEL".into(), h, word(rng), word(rng)],
+        30..32 => vec![
+            "ZADD".into(),
+            z,
+            number(rng),
+            word(rng),
+            number(rng),
+            word(rng),
+        ],
+        32 => vec!["ZINCRBY".into(), z, number(rng), word(rng)],
+        33 => vec!["ZPOPMIN".into(), z, "2".into()],
+        34 => vec!["ZMPOP".into(), "2".into(), z, z2, "MAX".into()],
+        35 => vec!["ZUNIONSTORE".into(), z.clone(), "2".into(), z, z2],
+        36 => vec!["ZREMRANGEBYRANK".into(), z, "0".into(), "1".into()],
+        37 => vec!["ZRANGESTORE".into(), z2, z, "0".into(), "5".into()],
+        38..40 => vec![
+            "XADD".into(),
+            x,
+            "MAXLEN".into(),
+            "~".into(),
+            "50".into(),
+            "*".into(),
+            "f".into(),
+            word(rng),
+        ],
+        40 => vec![
+            "XGROUP".into(),
+            "CREATE".into(),
+            x,
+            "g".into(),
+            "0".into(),
+            "MKSTREAM".into(),
+        ],
+        41..43 => {
+            let consumer = format!("c{}", rng.u32(..3));
+            let words = [
+                "XREADGROUP",
+                "GROUP",
+                "g",
+                &consumer,
+                "COUNT",
+                "2",
+                "STREAMS",
+                &x,
+                ">",
+            ];
+            words.map(String::from).into()
+        }
+        43 => vec![
+            "XAUTOCLAIM".into(),
+            x,
+            "g".into(),
+            "c0".into(),
+            "5".into(),
+            "0".into(),
+        ],
+        44 => vec!["XTRIM".into(), x, "MAXLEN".into(), "20".into()],
+        45 => vec!["EXPIRE".into(), any, "1000".into()],
+        46 => vec!["PEXPIRE".into(), any, rng.u32(1..100).to_string()],
+        47 => vec!["PERSIST".into(), any],
+        48 => vec!["DEL".into(), any],
+        49 => vec!["RENAME".into(), s, s2],
+        50 => vec![
+            "COPY".into(),
+            any.clone(),
+            any,
+            "DB".into(),
+            rng.u32(..DATABASES).to_string(),
+            "REPLACE".into(),
+        ],
+        51 => vec!["MOVE".into(), any, rng.u32(..DATABASES).to_string()],
+        52 => vec!["PFADD".into(), format!("pf{s}"), word(rng)],
+        53 => vec![
+            "GEOADD".into(),
+            format!("geo{z}"),
+            "13.36".into(),
+            "38.1".into(),
+            word(rng),
+        ],
+        54 => vec!["SORT".into(), l, "ALPHA".into(), "STORE".into(), l2],
+        55 => vec!["SETBIT".into(), s, rng.u32(..4096).to_string(), "1".into()],
+        56 => {
+            let script = "redis.call('incr', KEYS[1]) redis.call('rpush', KEYS[2], ARGV[1], ARGV[2]) \
+                          redis.call('spop', KEYS[3])";
+            let words = ["EVAL", script, "3", &format!("n{s}x"), &l, &set, "a", "b"];
+            words.map(String::from).into()
+        }
+        57 => {
+            // Long enough to be done on a thread of its own.
+            let script = "for i = 1, 3000 do redis.call('hset', KEYS[1], i, ARGV[1]) end";
+            let words = ["EVAL", script, "1", &format!("big{h}"), &number(rng)];
+            words.map(String::from).into()
+        }
+        58 => {
+            client.send(&["MULTI"]);
+            for _ in 0..3 {
+                client.send(&["RPUSH", &l, "t"]);
+                client.send(&["INCR", &format!("n{s}y")]);
+            }
+            client.send(&["SPOP", &set]);
+            client.send(&["EXEC"]);
+            for _ in 0..9 {
+                client.receive();
+            }
+            return;
+        }
+        59 => vec!["SELECT".into(), rng.u32(..DATABASES).to_string()],
+        60 => vec!["BITOP".into(), "OR".into(), s.clone(), s, s2],
+        61 => match rng.u32(..200) {
+            0 => vec!["FLUSHALL".into()],
+            1 => vec!["FLUSHDB".into()],
+            2 => vec!["SWAPDB".into(), "0".into(), "1".into()],
+            _ => vec!["HSETNX".into(), h, word(rng), word(rng)],
+        },
+        62 => vec!["PUBLISH".into(), "channel".into(), word(rng)],
+        _ => vec!["ZDIFFSTORE".into(), z2, "2".into(), z, format!("geo{s}")],
+    };
+    client.command(&command);
+}
+
+/// Writes to the server, by several clients, while something else is done; returns what that returned.
+fn under_load<T>(server: &Server, seed: u64, work: impl FnOnce() -> T) -> T {
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..WRITERS {
+            let (mut client, ends) = (server.client(), &ends);
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed * 100 + number);
+                while !ends.load(Ordering::Relaxed) {
+                    write(&mut client, &mut rng);
+                }
+            });
+        }
+        let done = work();
+        ends.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+fn field(client: &mut Client, name: &str) -> Option<String> {
+    let info = client.line("INFO replication");
+    let info = String::from_utf8_lossy(info.as_bytes().unwrap_or_default()).into_owned();
+    let mut lines = info.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_string()))
+}
+
+/// Waits until the replica is as far as its master, on which nothing is done meanwhile.
+fn wait_for(replica: &Server, master: &Server) {
+    let until = Instant::now() + PATIENCE;
+    let (mut replica, mut master) = (replica.client(), master.client());
+    loop {
+        let is_up = field(&mut replica, "master_link_status").as_deref() == Some("up");
+        let offset = field(&mut master, "master_repl_offset");
+        if is_up && offset.is_some() && field(&mut replica, "slave_repl_offset") == offset {
+            return;
+        }
+        assert!(Instant::now() < until, "the replica does not come so far");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn sorted(value: Value, pairs: bool) -> Vec<Vec<Value>> {
+    let Value::Array(items) = value else {
+        panic!("not an array: {value:?}");
+    };
+    let mut items: Vec<Vec<Value>> = items
+        .chunks(if pairs { 2 } else { 1 })
+        .map(<[Value]>::to_vec)
+        .collect();
+    items.sort();
+    items
+}
+
+/// What is known of groups, but for how many entries they have read: Redis 7.0 does not tell its replicas, either.
+fn groups(value: &Value) -> Vec<Vec<Value>> {
+    let groups = value.items().expect("groups").iter();
+    groups
+        .map(|group| group.items().expect("a group")[..8].to_vec())
+        .collect()
+}
+
+/// All that a server holds, by database and key.
+fn contents(server: &Server) -> BTreeMap<(u32, Vec<u8>), String> {
+    let mut client = server.client();
+    let mut contents = BTreeMap::new();
+    for database in 0..DATABASES {
+        client.line(&format!("SELECT {database}"));
+        let Value::Array(names) = client.line("KEYS *") else {
+            panic!("no names");
+        };
+        for name in names {
+            let name = name.as_bytes().expect("a name").to_vec();
+            let mut ask = |words: &[&[u8]]| client.command(words);
+            let kind = ask(&[b"TYPE", &name]);
+            let value = match kind.as_bytes().unwrap_or_default() {
+                b"string" => format!("{:?}", ask(&[b"GET", &name])),
+                b"list" => format!("{:?}", ask(&[b"LRANGE", &name, b"0", b"-1"])),
+                b"set" => format!("{:?}", sorted(ask(&[b"SMEMBERS", &name]), false)),
+                b"hash" => format!("{:?}", sorted(ask(&[b"HGETALL", &name]), true)),
+                b"zset" => format!("{:?}", ask(&[b"ZRANGE", &name, b"0", b"-1", b"WITHSCORES"])),
+                b"stream" => format!(
+                    "{:?} {:?} {:?}",
+                    ask(&[b"XRANGE", &name, b"-", b"+"]),
+                    groups(&ask(&[b"XINFO", b"GROUPS", &name])),
+                    ask(&[b"XPENDING", &name, b"g"]),
+                ),
+                other => format!("{other:?}"),
+            };
+            let expires = ask(&[b"PEXPIRETIME", &name]);
+            contents.insert((database, name), format!("{value} {expires:?}"));
+        }
+    }
+    contents
+}
+
+fn assert_same(replica: &Server, master: &Server) {
+    // What is about to expire has done so then.
+    thread::sleep(Duration::from_millis(500));
+    wait_for(replica, master);
+    let (there, here) = (contents(replica), contents(master));
+    let is_different = |key: &&(u32, Vec<u8>)| there.get(*key) != here.get(*key);
+    let different: Vec<_> = there
+        .keys()
+        .chain(here.keys())
+        .filter(is_different)
+        .collect();
+    let shown = different.first().map(|key| {
+        let cut = |text: Option<&String>| text.map(|text| text[..text.len().min(2000)].to_string());
+        (cut(there.get(*key)), cut(here.get(*key)))
+    });
+    assert!(
+        different.is_empty(),
+        "{} of {} keys differ: {different:?}\nreplica and master: {shown:?}",
+        different.len(),
+        here.len(),
+    );
+}
+
+#[test]
+fn a_redis_follows_and_holds_the_same() {
+    let cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    let code = "#!lua name=lib\nredis.register_function('f', function() return 'f' end)";
+    client.command(&["FUNCTION", "LOAD", code]);
+    client.command(&[
+        "EVAL",
+        "for i = 1, 20000 do redis.call('rpush', 'long', i) redis.call('zadd', 'many', i, i) end",
+        "0",
+    ]);
+    let early = replica_of(&cairn, &[]);
+    under_load(&cairn, 1, || thread::sleep(Duration::from_secs(2)));
+    assert_same(&early, &cairn);
+    assert_eq!(early.client().line("FCALL_RO f 0").is_error(), true);
+    let functions = |server: &Server| server.client().line("FUNCTION LIST WITHCODE");
+    assert_eq!(functions(&early), functions(&cairn));
+
+    // One that comes in the middle, and hears of what is done while it gets its snapshot.
+    let late = under_load(&cairn, 2, || {
+        let late = replica_of(&cairn, &[]);
+        thread::sleep(Duration::from_secs(2));
+        late
+    });
+    assert_same(&early, &cairn);
+    assert_same(&late, &cairn);
+    assert_eq!(field(&mut client, "connected_slaves").as_deref(), Some("2"));
+}
+
+#[test]
+fn one_that_was_cut_off_goes_on_where_it_was() {
+    let mut cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    client.line("CONFIG SET repl-backlog-size 64mb");
+    let replica = replica_of(&cairn, &[]);
+    under_load(&cairn, 3, || thread::sleep(Duration::from_millis(500)));
+    assert_same(&replica, &cairn);
+    let syncs = |client: &mut Client| {
+        let stats = client.line("INFO stats");
+        let stats = String::from_utf8_lossy(stats.as_bytes().unwrap_or_default()).into_owned();
+        let lines = stats.lines().filter(|line| line.starts_with("sync_"));
+        lines.map(String::from).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        syncs(&mut client),
+        ["sync_full:1", "sync_partial_ok:0", "sync_partial_err:1"]
+    );
+    under_load(&cairn, 4, || {
+        let mut killer = cairn.client();
+        for _ in 0..3 {
+            assert_eq!(killer.line("CLIENT KILL TYPE replica"), Value::Int(1));
+            thread::sleep(Duration::from_millis(700));
+        }
+    });
+    assert_same(&replica, &cairn);
+    assert_eq!(
+        syncs(&mut client)[..2],
+        ["sync_full:1", "sync_partial_ok:3"]
+    );
+
+    // A server that was restarted is another, and sends everything again.
+    cairn.restart();
+    under_load(&cairn, 5, || thread::sleep(Duration::from_millis(500)));
+    assert_same(&replica, &cairn);
+    cairn.kill9();
+    cairn.start();
+    under_load(&cairn, 6, || thread::sleep(Duration::from_millis(500)));
+    assert_same(&replica, &cairn);
+}
+
+#[test]
+fn replicas_are_shown_waited_for_and_asked_for() {
+    let cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    assert_eq!(client.line("WAIT 0 0"), Value::Int(0));
+    assert_eq!(client.line("WAIT 1 50"), Value::Int(0));
+    client.line("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 5");
+    assert!(client.line("SET a 1").is_error());
+    let replica = replica_of(&cairn, &[]);
+    wait_for(&replica, &cairn);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(client.line("SET a 1"), Value::ok());
+    assert_eq!(client.line("WAIT 1 5000"), Value::Int(1));
+    assert_eq!(client.line("WAIT 2 50"), Value::Int(1));
+    assert_eq!(replica.client().line("GET a"), Value::bulk("1"));
+    let port = replica.port().to_string();
+    let shown = field(&mut client, "slave0").expect("a replica");
+    let begins = format!("ip=127.0.0.1,port={port},state=online,offset=");
+    assert!(shown.starts_with(&begins), "{shown}");
+    let Value::Array(role) = client.line("ROLE") else {
+        panic!("no role");
+    };
+    assert_eq!(role[0], Value::bulk("master"));
+    assert!(matches!(&role[2], Value::Array(replicas) if replicas.len() == 1));
+    let listed = client.line("CLIENT LIST TYPE replica");
+    let listed = String::from_utf8_lossy(listed.as_bytes().unwrap_or_default()).into_owned();
+    assert!(listed.contains(" flags=S "), "{listed}");
+}
+
+#[test]
+fn snapshots_are_sent_to_tools() {
+    let cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    // More than is kept in memory for those who want to know the length first.
+    for number in 0..40 {
+        client.command(&["SET", &format!("k{number}"), &"x".repeat(100_000)]);
+    }
+    let follower = Follower::of(&cairn.addr()).expect("a snapshot");
+    assert!(follower.snapshot.starts_with(b"REDIS0010"));
+    assert!(follower.snapshot.len() > 4_000_000 / 100);
+    let file = cairn.dir().join("copy.rdb");
+    let port = cairn.port().to_string();
+    let status = Command::new("redis-cli")
+        .args(["-p", &port, "--rdb"])
+        .arg(&file)
+        .status();
+    assert!(status.expect("redis-cli").success());
+    let copy = Launch::redis()
+        .flags(["--dbfilename", "copy.rdb"])
+        .dir(cairn.dir())
+        .start();
+    assert_eq!(copy.client().line("DBSIZE"), Value::Int(40));
+}
+
+#[test]
+fn one_that_takes_nothing_is_given_up_on() {
+    let cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    client.command(&[
+        "CONFIG",
+        "SET",
+        "client-output-buffer-limit",
+        "replica 1mb 1mb 1",
+    ]);
+    let _follower = Follower::of(&cairn.addr()).expect("a stream");
+    let value = "x".repeat(200_000);
+    let until = Instant::now() + PATIENCE;
+    while field(&mut client, "connected_slaves").as_deref() != Some("0") {
+        client.command(&["SET", "a", &value]);
+        assert!(Instant::now() < until, "it still follows");
+    }
+    assert_eq!(client.line("PING"), Value::Simple(b"PONG".to_vec()));
+}
