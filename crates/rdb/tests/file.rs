@@ -177,6 +177,9 @@ fn what_old_files_have_and_what_is_refused() {
     let undescribed = b"\xf6\x03lib\x03LUA\x00\x04code";
     let old_zset = b"\x03\x01z\x02\x01a\x031.5\x01b\xff";
     let empty = b"\x02\x01s\x00";
+    let small_set = b"\x14\x01s\x0c\x0c\0\0\0\x02\0\x81a\x02\x07\x01\xff";
+    let stream72 = b"\x15\x01s\0\0\x05\x06\0\0\0\0\x09\x01\x01g\x05\x06\x09\0\x01\x03Ada\
+        \x01\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0";
     for (bytes, expected) in [
         (&seconds[..], "String k 3000000000000 | v | end"),
         (idle, "String k 0 | v | end"),
@@ -184,6 +187,11 @@ fn what_old_files_have_and_what_is_refused() {
         (undescribed, r"library #!LUA name=lib\ncode"),
         (old_zset, "Zset z 0 | a 1.5 | b -inf | end"),
         (empty, "Set s 0 | end"),
+        (small_set, "Set s 0 | a | 7 | end"),
+        (
+            stream72,
+            "Stream s 0 | 0 entries, last 5-6, first 0-0, deleted 0-0, 9 added | group g 5-6 Known(9) | consumer Ada | end",
+        ),
     ] {
         let whole = sealed([b"REDIS0009", bytes].concat());
         for piece in [1, usize::MAX] {

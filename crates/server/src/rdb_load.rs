@@ -64,7 +64,7 @@ impl Loading {
         if store.is_replicated() {
             return Err(Error::fixed("ERR a node of a cluster loads no file"));
         }
-        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Background);
         txn.begin(0);
         Ok(Loading {
             reader: Reader::default(),
