@@ -234,6 +234,18 @@ fn fields_that_expire_are_written_without_their_time() {
     let mut fields = theirs.line("HGETALL hash").into_items().expect("fields");
     fields.sort_by_key(|field| format!("{field:?}"));
     assert_eq!(fields, ["2", "4", "b", "d"].map(Value::bulk));
+    // A later Redis is told, and so is Cairn.
+    let times = "HPEXPIRETIME hash FIELDS 4 a b c d";
+    let before = client.line(times);
+    let words = ["DEBUG", "RDB-SAVE", "times.rdb", "VERSION", "12"];
+    assert_eq!(client.command(&words), Value::ok());
+    client.line("FLUSHALL");
+    let file = cairn.dir().join("times.rdb");
+    assert_eq!(load(&cairn, &file, "copy.rdb"), Value::Int(1));
+    assert_eq!(client.line(times), before);
+    assert_eq!(client.line("HLEN hash"), Value::Int(2));
+    client.line("DEBUG SET-ACTIVE-EXPIRE 1");
+    check(cairn);
 }
 
 #[test]

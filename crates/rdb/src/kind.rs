@@ -33,6 +33,9 @@ pub enum Form {
     ZsetListpack = 17,
     ListOfListpacks = 18,
     Stream = 19,
+    /// Of Redis 7.2, as the next one. They are read in files only.
+    SetListpack = 20,
+    Stream72 = 21,
     /// With fields that expire: of Redis 7.4, as the next one.
     HashExpiring = 24,
     HashListpackExpiring = 25,
@@ -58,6 +61,8 @@ impl Form {
             Form::ZsetListpack,
             Form::ListOfListpacks,
             Form::Stream,
+            Form::SetListpack,
+            Form::Stream72,
             Form::HashExpiring,
             Form::HashListpackExpiring,
         ]
@@ -68,6 +73,11 @@ impl Form {
     /// Redis 7.0 does not know it.
     pub fn is_later(self) -> bool {
         matches!(self, Form::HashExpiring | Form::HashListpackExpiring)
+    }
+
+    /// Redis 7.0 does not know it, and so no RESTORE does: it comes in files, by which one changes from a later Redis.
+    pub fn is_of_files(self) -> bool {
+        matches!(self, Form::SetListpack | Form::Stream72)
     }
 
     /// What each element takes, where a number of them is followed by one after the other.
@@ -90,7 +100,7 @@ impl Form {
             Form::List | Form::ListZiplist | Form::ListOfZiplists | Form::ListOfListpacks => {
                 Kind::List
             }
-            Form::Set | Form::SetIntset => Kind::Set,
+            Form::Set | Form::SetIntset | Form::SetListpack => Kind::Set,
             Form::ZsetOfText | Form::Zset | Form::ZsetZiplist | Form::ZsetListpack => Kind::Zset,
             Form::Hash
             | Form::HashZipmap
@@ -98,7 +108,7 @@ impl Form {
             | Form::HashListpack
             | Form::HashExpiring
             | Form::HashListpackExpiring => Kind::Hash,
-            Form::StreamBefore7 | Form::Stream => Kind::Stream,
+            Form::StreamBefore7 | Form::Stream | Form::Stream72 => Kind::Stream,
         }
     }
 }

@@ -4,7 +4,7 @@ use cairn_resp::number;
 
 use crate::kind::Form;
 use crate::listpack::Value;
-use crate::stream::{self, Facts, Id, Read};
+use crate::stream::{self, Facts, Id, Read, Writer};
 use crate::unique::{Suspects, Unique};
 use crate::unit::Unit;
 use crate::{
@@ -85,7 +85,8 @@ impl<'a> Payload<'a> {
             false => footer::opened(payload),
         };
         let mut value = Input(content.ok_or(Refused::Footer)?);
-        let form = Form::of(value.byte()?).ok_or(Corrupt)?;
+        let form = Form::of(value.byte()?).filter(|form| !form.is_of_files());
+        let form = form.ok_or(Corrupt)?;
         Ok(Payload { form, value })
     }
 
@@ -187,8 +188,9 @@ enum Place {
 impl Reading {
     pub fn new(form: Form) -> Reading {
         let place = match form {
-            Form::StreamBefore7 => Place::Stream(Box::new(stream::Reading::new(false))),
-            Form::Stream => Place::Stream(Box::new(stream::Reading::new(true))),
+            Form::StreamBefore7 => stream_by(Writer::Before70),
+            Form::Stream => stream_by(Writer::Redis70),
+            Form::Stream72 => stream_by(Writer::Redis72),
             _ => Place::Start,
         };
         Reading { form, place }
@@ -248,6 +250,10 @@ impl Reading {
         };
         Ok(())
     }
+}
+
+fn stream_by(writer: Writer) -> Place {
+    Place::Stream(Box::new(stream::Reading::new(writer)))
 }
 
 /// The next element of a value that has a number of them.
@@ -314,6 +320,14 @@ fn read_whole<E: From<Corrupt>>(
             read_small(form.kind(), || elements.next(), visit)
         }
         Form::HashListpackExpiring => expiring::read_small(input, visit),
+        Form::SetListpack => {
+            let node = input.string()?;
+            let mut elements = listpack::Elements::open(&node)?;
+            while let Some(member) = elements.next()? {
+                member.with(|member| visit(Item::Member(member)))?;
+            }
+            Ok(())
+        }
         _ => Err(Corrupt.into()),
     }
 }

@@ -6,18 +6,18 @@
 //! groups  | (name | last ID | entries read* | pending | consumers) ...
 //!
 //! pending    number | (ID of 16 bytes | delivered, ms u64 | deliveries) ...
-//! consumers  number | (name | seen, ms u64 | number | ID of 16 bytes ...) ...
+//! consumers  number | (name | seen, ms u64 | active, ms u64** | number | ID of 16 bytes ...) ...
 //! ```
 //!
 //! IDs are two lengths each, but for those of 16 bytes, which are big endian. Times are little endian. What has a star
-//! came with Redis 7.0. Each pending entry is there twice: in the order of IDs, and with its consumer.
+//! came with Redis 7.0, and what has two with 7.2. Each pending entry is there twice: in the order of IDs, and with its consumer.
 
 mod node;
 mod read;
 mod write;
 
 pub use node::Node;
-pub use read::Reading;
+pub use read::{Reading, Writer};
 pub use write::{Nodes, Packing, append_facts, append_group, append_id, append_time};
 
 use crate::Corrupt;

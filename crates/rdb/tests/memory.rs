@@ -5,7 +5,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use cairn_rdb::{Corrupt, Payload, lzf, seal, string};
+use cairn_rdb::file::{
+    Damaged, Part, Progress, Reader, Version, append_end, append_head, append_key,
+};
+use cairn_rdb::{Corrupt, Form, Payload, Sum, lzf, part, seal, string};
 
 struct Watching;
 
@@ -137,4 +140,48 @@ fn shared_names_are_not_written_out_without_end() {
     let (result, taken) = taken_to_check(&sharing(&name, 100_000));
     assert_eq!(result, Err(Corrupt));
     assert!(taken < MB, "{taken}");
+}
+
+/// Reads a file of one value, whose elements are made as they are read. Tells how many there were, and what it took.
+fn taken_to_read(form: Form, count: u64, element: impl Fn(u64, &mut Vec<u8>)) -> (u64, usize) {
+    let before = TAKEN.get();
+    MOST.set(before);
+    let (mut reader, mut sum, mut items) = (Reader::default(), Sum::default(), 0);
+    let mut piece = Vec::new();
+    append_head(Version::Redis70, &mut piece);
+    append_key(b"key", 0, form, &mut piece);
+    part::count(count, &mut piece);
+    let mut read = |piece: &mut Vec<u8>| {
+        reader.push(piece);
+        piece.clear();
+        reader.read(&mut |part| {
+            items += u64::from(matches!(part, Part::Item(_)));
+            Ok::<_, Damaged>(())
+        })
+    };
+    for number in 0..count {
+        element(number, &mut piece);
+        if piece.len() > 64 * 1024 {
+            sum.add(&piece);
+            assert_eq!(read(&mut piece), Ok(Progress::Short));
+        }
+    }
+    sum.add(&piece);
+    append_end(sum, &mut piece);
+    assert_eq!(read(&mut piece), Ok(Progress::Done));
+    (items, MOST.get() - before)
+}
+
+#[test]
+fn a_file_takes_no_more_than_a_piece_of_it() {
+    let element = |number: u64, out: &mut Vec<u8>| {
+        part::text(format!("element:{number}").as_bytes(), out);
+    };
+    let (items, most) = taken_to_read(Form::List, 5_000_000, element);
+    assert_eq!(items, 5_000_000);
+    assert!(most < MB, "{most}");
+    // Eight bytes for each member, which may have grown just now.
+    let (items, most) = taken_to_read(Form::Set, 2_000_000, element);
+    assert_eq!(items, 2_000_000);
+    assert!(most < 64 * MB, "{most}");
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use cairn_rdb::file::{Damaged, Part, Progress, Reader};
 use cairn_rdb::{Item, Kind};
-use cairn_script::library_name;
 use cairn_store::{Error, Held, Patience, Request, Result, Store, WriteTxn, functions, keys};
 
 use crate::command::dump::building::{Building, Stopped};
@@ -64,7 +63,7 @@ impl Loading {
         if store.is_replicated() {
             return Err(Error::fixed("ERR a node of a cluster loads no file"));
         }
-        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
+        let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Background);
         txn.begin(0);
         Ok(Loading {
             reader: Reader::default(),
@@ -132,7 +131,7 @@ struct Key {
     name: Vec<u8>,
     kind: Kind,
     building: Building,
-    /// A part of it has come. Only a stream can have none but its facts.
+    /// A part of it has come. A stream without entries has one: what is known of it.
     has_parts: bool,
 }
 
@@ -167,32 +166,29 @@ impl Target {
     }
 
     fn begin_key(&mut self, name: &[u8], kind: Kind, expire_ms: u64) {
-        let building = Building::new(&self.txn, name, kind, expire_ms);
         let is_past = expire_ms != 0 && expire_ms < self.txn.now_ms() && !self.keeps_expired;
         self.key = (!is_past).then(|| Key {
             name: name.to_vec(),
             kind,
-            building,
+            building: Building::new(&self.txn, name, kind, expire_ms),
             has_parts: false,
         });
     }
 
     fn add(&mut self, item: Item<'_>) -> Result<(), Failure> {
-        let Some(mut key) = self.key.take() else {
-            return Ok(());
-        };
-        if key.kind == Kind::String {
+        if matches!(item, Item::String(_)) {
             self.be_alone();
         }
+        let Some(key) = &mut self.key else {
+            return Ok(());
+        };
+        key.has_parts = true;
         let added = key.building.add(&mut self.txn, item);
         added.map_err(|stopped| match stopped {
             // The reader tells a value by its kind.
             Stopped::Corrupt => Failure::Store(Error::fixed("ERR Bad data format")),
             Stopped::Store(error) => Failure::Store(error),
-        })?;
-        key.has_parts = true;
-        self.key = Some(key);
-        Ok(())
+        })
     }
 
     fn end_key(&mut self) -> Result<()> {
@@ -234,10 +230,8 @@ impl Target {
         let codes = std::mem::take(&mut self.libraries);
         let libraries = run_codes(server, &codes)?;
         self.be_alone();
-        for code in functions::all(&self.store)? {
-            if let Some(name) = library_name(&code) {
-                functions::delete(&mut self.txn, &name);
-            }
+        for gone in server.scripts.functions.committed().iter() {
+            functions::delete(&mut self.txn, &gone.name);
         }
         for library in libraries.iter() {
             functions::put(&mut self.txn, &library.name, &library.code);

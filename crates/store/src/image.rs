@@ -101,13 +101,16 @@ impl Image {
             Family::Data,
         ])?;
         let region = store.home().id();
+        // Others may be left of a time when there were more, and nobody sees them now.
+        let mut databases = read_databases(&mut meta, region)?;
+        databases.retain(|(number, _)| *number < store.database_count());
         Ok(Image {
             now_ms: store.clock().now_ms(),
             metadata,
             data,
             scores,
             legacy: may_have_legacy.then(|| LegacyRows::new(old)),
-            databases: read_databases(&mut meta, region)?,
+            databases,
             database: 0,
             is_begun: false,
             libraries: read_libraries(&mut meta, region)?,

@@ -15,8 +15,7 @@ type Visit<'v, E> = &'v mut dyn FnMut(Item<'_>) -> Result<(), E>;
 /// Shows the entries, then the facts, and then group after group: each of its consumers, followed by what that has
 /// pending.
 pub struct Reading {
-    /// It was written by Redis 7.0, which tells more.
-    knows_all: bool,
+    writer: Writer,
     place: Place,
     entries: Entries,
     groups_left: u64,
@@ -24,6 +23,14 @@ pub struct Reading {
     pending: Deliveries,
     consumers_left: u64,
     consumer_names: HashSet<Vec<u8>>,
+}
+
+/// Who has written a stream: the later, the more is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    Before70,
+    Redis70,
+    Redis72,
 }
 
 /// What comes next.
@@ -42,9 +49,9 @@ enum Place {
 }
 
 impl Reading {
-    pub fn new(knows_all: bool) -> Reading {
+    pub fn new(writer: Writer) -> Reading {
         Reading {
-            knows_all,
+            writer,
             place: Place::NodeCount,
             entries: Entries::default(),
             groups_left: 0,
@@ -53,6 +60,10 @@ impl Reading {
             consumers_left: 0,
             consumer_names: HashSet::default(),
         }
+    }
+
+    fn tells_more(&self) -> bool {
+        self.writer >= Writer::Redis70
     }
 
     pub fn is_done(&self) -> bool {
@@ -66,12 +77,15 @@ impl Reading {
             Place::NodeCount | Place::ConsumerCount => &[Length],
             Place::Nodes(_) => &[String, String],
             // How many entries, the last ID, and how many groups; and between them, two IDs and a number.
-            Place::Facts if self.knows_all => &[Length; 9],
+            Place::Facts if self.tells_more() => &[Length; 9],
             Place::Facts => &[Length; 4],
             // Name, last ID, and how many are pending; and before that, how many were read.
-            Place::Group if self.knows_all => &[String, Length, Length, Length, Length],
+            Place::Group if self.tells_more() => &[String, Length, Length, Length, Length],
             Place::Group => &[String, Length, Length, Length],
             Place::Deliveries(_) => &[Bytes(16), Bytes(8), Length],
+            Place::Consumer if self.writer >= Writer::Redis72 => {
+                &[String, Bytes(8), Bytes(8), Length]
+            }
             Place::Consumer => &[String, Bytes(8), Length],
             Place::Owned(_) => &[Bytes(16)],
             Place::End => &[],
@@ -116,7 +130,7 @@ impl Reading {
     ) -> Result<Place, E> {
         let length = input.length()?;
         let last = id(input)?;
-        let facts = match self.knows_all {
+        let facts = match self.tells_more() {
             true => Facts {
                 length,
                 last,
@@ -157,7 +171,7 @@ impl Reading {
     ) -> Result<Place, E> {
         let name = input.string()?.into_owned();
         let last = id(input)?;
-        let read = match self.knows_all {
+        let read = match self.tells_more() {
             false => Read::Untold,
             true => match input.length()? {
                 UNKNOWN => Read::Unknown,
@@ -192,6 +206,10 @@ impl Reading {
     ) -> Result<Place, E> {
         let name = input.string()?.into_owned();
         let seen_ms = time(input)?;
+        if self.writer >= Writer::Redis72 {
+            // When it last got an entry: that is not kept.
+            time(input)?;
+        }
         let owned = input.length()?;
         let name = &name;
         visit(Item::Consumer { name, seen_ms })?;

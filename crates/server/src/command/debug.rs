@@ -91,9 +91,9 @@ const SUBCOMMANDS: &[Command] = &[
             "O(N) for N elements",
             "Adds the keys of an RDB file in the directory of the database, and replaces all functions.",
         ),
-    command("rdb-save", 3, Handler::Admin(rdb::save))
+    command("rdb-save", -3, Handler::Admin(rdb::save))
         .flags(FLAGS)
-        .usage("<name>")
+        .usage("<name> [VERSION (10|12)]")
         .about(
             GROUP,
             "1.0.0",

@@ -8,6 +8,7 @@ mod due_fields;
 mod expiry;
 mod field_expiry;
 mod garbage;
+mod image;
 mod legacy;
 mod ranks;
 mod readers;

@@ -4,11 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use cairn_rdb::file::Progress;
+use cairn_rdb::file::{Progress, Version};
 use cairn_resp::Reply;
 use cairn_store::{Error, Result};
 
-use crate::command::args::Args;
+use crate::command::args::{Args, is};
 use crate::rdb_file::Preparation;
 use crate::rdb_load::Loading;
 use crate::server::Server;
@@ -31,9 +31,21 @@ fn failed(error: &io::Error) -> Error {
     Error::reply(format!("ERR {error}"))
 }
 
+/// Redis 7.0 reads version 10, and 7.4 version 12, in which fields keep their times.
+fn version(args: &Args) -> Result<Version> {
+    match args.rest(3) {
+        [] => Ok(Version::Redis70),
+        [word, b"10"] if is(word, "version") => Ok(Version::Redis70),
+        [word, b"12"] if is(word, "version") => Ok(Version::Redis74),
+        _ => Err(Error::SYNTAX),
+    }
+}
+
 pub fn save(server: &Server, args: &Args) -> Result<Reply> {
     let path = path(server, args[2])?;
-    let mut snapshot = Preparation::new(server)?.open(server)?;
+    let version = version(args)?;
+    let preparation = Preparation::new(server)?.for_version(version);
+    let mut snapshot = preparation.open(server)?;
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
