@@ -875,7 +875,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.queue.is_some() && command.has(Flag::NoMulti) {
             return Err(Error::fixed("ERR Command not allowed inside a transaction"));
         }
-        if self.session.user().may_do_everything() {
+        if self.session.user().may_do_everything() || self.session.is_master {
             return Ok(());
         }
         self.check_permission(command, args)
@@ -883,7 +883,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether a command that has waited may not run any more.
     fn denied_meanwhile(&self, command: &Command, args: &Args<'_>) -> Option<Error> {
-        if self.session.user().may_do_everything() {
+        if self.session.user().may_do_everything() || self.session.is_master {
             return None;
         }
         self.check_permission(command, args).err()
