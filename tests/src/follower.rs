@@ -63,7 +63,7 @@ impl Follower {
     }
 
     /// The words of the next command that it is told; a ping is none.
-    pub fn next(&mut self) -> io::Result<Vec<String>> {
+    pub fn next_call(&mut self) -> io::Result<Vec<String>> {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             match decode(&self.received).map_err(io::Error::other)? {
@@ -84,7 +84,7 @@ impl Follower {
     pub fn until_published(&mut self, message: &str) -> io::Result<Vec<Vec<String>>> {
         let mut told = Vec::new();
         loop {
-            let words = self.next()?;
+            let words = self.next_call()?;
             if words[0].eq_ignore_ascii_case("publish") && words[2] == message {
                 return Ok(told);
             }

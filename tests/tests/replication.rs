@@ -350,7 +350,6 @@ fn a_redis_follows_and_holds_the_same() {
     let early = replica_of(&cairn, &[]);
     under_load(&cairn, 1, || thread::sleep(Duration::from_secs(2)));
     assert_same(&early, &cairn);
-    assert_eq!(early.client().line("FCALL_RO f 0").is_error(), true);
     let functions = |server: &Server| server.client().line("FUNCTION LIST WITHCODE");
     assert_eq!(functions(&early), functions(&cairn));
 
@@ -433,6 +432,116 @@ fn replicas_are_shown_waited_for_and_asked_for() {
     let listed = client.line("CLIENT LIST TYPE replica");
     let listed = String::from_utf8_lossy(listed.as_bytes().unwrap_or_default()).into_owned();
     assert!(listed.contains(" flags=S "), "{listed}");
+}
+
+#[test]
+fn a_cairn_follows_a_redis_and_takes_its_place() {
+    let redis = Server::redis(&["--repl-diskless-sync-delay", "0"]);
+    let mut there = redis.client();
+    let code = "#!lua name=lib\nredis.register_function('f', function() return 'f' end)";
+    there.command(&["FUNCTION", "LOAD", code]);
+    there.command(&[
+        "EVAL",
+        "for i = 1, 20000 do redis.call('rpush', 'long', i) redis.call('zadd', 'many', i, i) end",
+        "0",
+    ]);
+    let cairn = Server::cairn(&[]);
+    let mut here = cairn.client();
+    here.line("SET old value");
+    let port = redis.port().to_string();
+    under_load(&redis, 7, || {
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(
+            here.command(&["REPLICAOF", "127.0.0.1", &port]),
+            Value::ok()
+        );
+        thread::sleep(Duration::from_secs(2));
+    });
+    assert_same(&cairn, &redis);
+    assert_eq!(here.line("GET old"), Value::Null);
+    let refusal = here.line("SET a 1");
+    assert_eq!(
+        refusal,
+        Value::error("READONLY You can't write against a read only replica.")
+    );
+    let refusal = here.line("EVAL return(redis.call('set','a',1)) 0");
+    assert!(refusal.is_error(), "{refusal:?}");
+    assert_eq!(field(&mut here, "role").as_deref(), Some("slave"));
+    assert_eq!(there.line("WAIT 1 5000"), Value::Int(1));
+    let functions = |client: &mut Client| client.line("FUNCTION LIST WITHCODE");
+    assert_eq!(functions(&mut here), functions(&mut there));
+
+    // It was cut off, and goes on where it was.
+    under_load(&redis, 8, || {
+        let mut killer = redis.client();
+        killer.line("CONFIG SET repl-backlog-size 64mb");
+        for _ in 0..2 {
+            assert_eq!(killer.line("CLIENT KILL TYPE replica"), Value::Int(1));
+            thread::sleep(Duration::from_millis(1500));
+        }
+    });
+    assert_same(&cairn, &redis);
+    let syncs = there.line("INFO stats");
+    let syncs = String::from_utf8_lossy(syncs.as_bytes().unwrap_or_default()).into_owned();
+    assert!(
+        syncs.contains("sync_full:1\r\nsync_partial_ok:2"),
+        "{syncs}"
+    );
+
+    // Others may follow it meanwhile; and clients write when it is on its own.
+    let follower = replica_of(&cairn, &[]);
+    under_load(&redis, 9, || thread::sleep(Duration::from_millis(500)));
+    assert_same(&cairn, &redis);
+    assert_same(&follower, &cairn);
+    assert_eq!(here.line("REPLICAOF NO ONE"), Value::ok());
+    under_load(&cairn, 10, || thread::sleep(Duration::from_millis(500)));
+    assert_same(&follower, &cairn);
+    assert_eq!(field(&mut here, "role").as_deref(), Some("master"));
+}
+
+#[test]
+fn a_cairn_follows_a_cairn_by_its_settings() {
+    let mut master = Server::cairn(&["--requirepass", "secret"]);
+    let mut there = master.client();
+    there.line("AUTH secret");
+    there.line("SET a 1");
+    there.line("HSET h f v g v");
+    there.line("HPEXPIREAT h 99999999999 FIELDS 1 f");
+    let port = master.port().to_string();
+    let replica = Server::cairn(&[
+        "--replicaof",
+        &format!("127.0.0.1 {port}"),
+        "--masterauth",
+        "secret",
+    ]);
+    let mut here = replica.client();
+    let until = Instant::now() + PATIENCE;
+    while here.line("GET a") != Value::bulk("1") {
+        assert!(Instant::now() < until, "it does not follow");
+        thread::sleep(Duration::from_millis(20));
+    }
+    there.line("HEXPIRE h 1000 FIELDS 1 g");
+    assert_eq!(there.line("WAIT 1 5000"), Value::Int(1));
+    assert_eq!(
+        here.line("HPTTL h FIELDS 1 g").items().map(<[Value]>::len),
+        Some(1)
+    );
+    // While it cannot be reached, what there was is read, or refused.
+    master.terminate();
+    here.line("CONFIG SET replica-serve-stale-data no");
+    let until = Instant::now() + PATIENCE;
+    while !here.line("GET a").is_error() {
+        assert!(Instant::now() < until, "it is still answered");
+        thread::sleep(Duration::from_millis(20));
+    }
+    master.start();
+    let mut there = master.client();
+    there.line("AUTH secret");
+    there.line("SET a 2");
+    while here.line("GET a") != Value::bulk("2") {
+        assert!(Instant::now() < until, "it does not follow again");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

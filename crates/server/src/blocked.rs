@@ -407,6 +407,7 @@ impl Waiter {
                 protocol: self.protocol,
                 client: self.client.id,
                 by_tls: self.client.is_encrypted,
+                by_master: false,
                 from_replica: None,
             };
             if !call.take_latches(held) {

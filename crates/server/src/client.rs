@@ -39,6 +39,8 @@ pub struct Client {
     pub is_monitor: AtomicBool,
     /// It follows this server.
     pub is_replica: AtomicBool,
+    /// This server follows it.
+    pub is_master: AtomicBool,
     /// How many commands it has queued since MULTI; negative if it has not begun a transaction.
     pub queued: AtomicI64,
     excess: Excess,
@@ -141,12 +143,17 @@ impl Client {
         let is_waited_for = self.is_blocked()
             || self.is_busy.load(Ordering::Relaxed)
             || self.is_subscriber()
-            || self.is_replica();
+            || self.is_replica()
+            || self.is_master();
         !is_waited_for && self.idle_ms() > milliseconds
     }
 
     pub fn is_replica(&self) -> bool {
         self.is_replica.load(Ordering::Relaxed)
+    }
+
+    pub fn is_master(&self) -> bool {
+        self.is_master.load(Ordering::Relaxed)
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -216,6 +223,7 @@ impl Client {
     fn flags(&self) -> String {
         let flags = [
             ('S', self.is_replica()),
+            ('M', self.is_master()),
             ('O', self.is_monitor.load(Ordering::Relaxed)),
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Ordering::Relaxed) >= 0),
@@ -354,6 +362,7 @@ impl Clients {
             outbox: Outbox::default(),
             is_monitor: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
+            is_master: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
             excess: Excess::default(),
             tracking: State::default(),

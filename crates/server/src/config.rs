@@ -37,6 +37,7 @@ pub use values::Values;
 use crate::acl::{Acl, words};
 use crate::address::Address;
 use crate::tls;
+use crate::upstream::Master;
 
 use parameter::Parameter;
 use table::{PARAMETERS, find};
@@ -142,6 +143,26 @@ fn check_cluster(values: &Values) -> Result<(), String> {
 impl Settings {
     pub fn max_clients(&self) -> usize {
         self.values.number("maxclients") as usize
+    }
+
+    /// The server to follow, if one is named.
+    pub fn master(&self) -> Result<Option<Master>, String> {
+        let text = self.values.text("replicaof");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [host, port] = words[..] else {
+            return match words.is_empty() {
+                true => Ok(None),
+                false => Err(format!("replicaof: '{text}' is not a host and a port")),
+            };
+        };
+        if self.cluster_enabled {
+            return Err("replicaof: a node of a cluster follows no other server".into());
+        }
+        let port = port
+            .parse()
+            .map_err(|_| format!("replicaof: '{port}' is not a port"))?;
+        let host = host.to_string();
+        Ok(Some(Master { host, port }))
     }
 
     /// Where the users are, if they are in a file of their own.

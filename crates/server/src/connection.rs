@@ -214,6 +214,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self
     }
 
+    /// One by which the server speaks that this one follows; a part of what it says is here.
+    pub fn of_master(mut self, input: Vec<u8>, database: u32) -> Self {
+        self.session.serve_master(database);
+        self.input = input;
+        self
+    }
+
     pub async fn serve(mut self) {
         // Gone is how most connections end.
         if self.serve_until_gone().await.is_ok() {
@@ -236,6 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.input = input;
                     }
                     self.start += consumed;
+                    if self.session.is_master {
+                        self.session.note_applied(consumed);
+                    }
                     if self.session.closes {
                         self.flush().await?;
                         return Ok(());
@@ -575,6 +585,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut admitted = self.admit(&args);
         if let Ok(command) = admitted
             && self.session.server.pause.is_on()
+            && !self.session.is_master
         {
             let scripts = &self.session.server.scripts;
             let queued = self.session.queue.as_ref();
@@ -787,7 +798,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 command.full_name
             )));
         }
-        if self.session.server.shortages.are_any() {
+        if self.session.server.shortages.are_any() && !self.session.is_master {
             self.check_shortages(command)?;
         }
         if self.session.server.store.is_replicated() {
@@ -811,9 +822,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.is_queued(command) {
             shortages.check_memory()?;
         }
-        match command.has(Flag::Write) {
-            true => shortages.check_replicas(),
-            false => Ok(()),
+        if command.has(Flag::Write) {
+            shortages.check_replicas()?;
+            shortages.check_read_only()?;
+        }
+        match command.has(Flag::Stale) {
+            true => Ok(()),
+            false => shortages.check_stale(),
         }
     }
 
@@ -860,7 +875,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.queue.is_some() && command.has(Flag::NoMulti) {
             return Err(Error::fixed("ERR Command not allowed inside a transaction"));
         }
-        if self.session.user().may_do_everything() {
+        if self.session.user().may_do_everything() || self.session.is_master {
             return Ok(());
         }
         self.check_permission(command, args)
@@ -868,7 +883,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether a command that has waited may not run any more.
     fn denied_meanwhile(&self, command: &Command, args: &Args<'_>) -> Option<Error> {
-        if self.session.user().may_do_everything() {
+        if self.session.user().may_do_everything() || self.session.is_master {
             return None;
         }
         self.check_permission(command, args).err()

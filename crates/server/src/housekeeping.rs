@@ -35,6 +35,7 @@ pub async fn run(server: Arc<Server>) {
         if tick == 0 {
             stats.note_memory(Memory::now().allocated);
             server.replication.tick(&server);
+            server.upstream.tick(&server);
             close_idle(&server);
             close_overfull(&server);
         }

@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::pubsub::Kind;
 use crate::server::Server;
 use crate::shortage;
+use crate::upstream::{self, Stage};
 
 /// The version of Redis whose behaviour this is.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -325,7 +326,10 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
 
 fn replication(server: &Server, report: &mut Report) -> Result<()> {
     let overview = server.replication.overview();
-    report.field("role", "master");
+    match server.upstream.overview() {
+        None => report.field("role", "master"),
+        Some(upstream) => followed(server, &upstream, report),
+    }
     report.field("connected_slaves", overview.followers.len());
     if let Some(most_lag) = shortage::wanted_replicas(server).map(|wanted| wanted.most_lag) {
         let good = server.replication.count_good(most_lag);
@@ -349,6 +353,32 @@ fn replication(server: &Server, report: &mut Report) -> Result<()> {
     report.field("repl_backlog_first_byte_offset", first);
     report.field("repl_backlog_histlen", length);
     Ok(())
+}
+
+/// What is told of the server that this one follows.
+fn followed(server: &Server, upstream: &upstream::Overview, report: &mut Report) {
+    let is_up = upstream.stage == Stage::Connected;
+    report.field("role", "slave");
+    report.field("master_host", &upstream.master.host);
+    report.field("master_port", upstream.master.port);
+    report.field("master_link_status", if is_up { "up" } else { "down" });
+    let heard_ago = match is_up {
+        true => upstream.heard_ago.as_secs() as i64,
+        false => -1,
+    };
+    report.field("master_last_io_seconds_ago", heard_ago);
+    let is_loading = upstream.stage == Stage::Loading;
+    report.field("master_sync_in_progress", u8::from(is_loading));
+    report.field("slave_read_repl_offset", upstream.applied);
+    report.field("slave_repl_offset", upstream.applied);
+    if !is_up {
+        let seconds = upstream.down_for.as_secs();
+        report.field("master_link_down_since_seconds", seconds);
+    }
+    report.field("slave_priority", server.config.text("replica-priority"));
+    let is_read_only = server.config.text("replica-read-only") != "no";
+    report.field("slave_read_only", u8::from(is_read_only));
+    report.field("replica_announced", 1);
 }
 
 fn cpu(_: &Server, report: &mut Report) -> Result<()> {

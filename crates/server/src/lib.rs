@@ -45,6 +45,7 @@ mod transaction;
 mod turn;
 mod unit;
 mod unix_socket;
+mod upstream;
 mod watches;
 
 pub use cli::main;

@@ -30,6 +30,7 @@ use crate::script;
 use crate::server::Server;
 use crate::space;
 use crate::turn::Worker;
+use crate::upstream::{self, Handover};
 
 /// Opens the database and serves until asked to stop.
 pub fn serve(mut settings: Settings) -> Result<(), String> {
@@ -78,6 +79,10 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         .map(|number| WorkerThread::start(number, server.clone()))
         .collect::<Result<_, _>>()?;
     receive_guests(&server, &workers);
+    if let Some(master) = server.settings.master()? {
+        let begun = upstream::follow(&server, master);
+        begun.map_err(|error| format!("cannot start a thread: {error}"))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -89,6 +94,7 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
         entrance.leave(&server);
     }
     server.stop();
+    server.upstream.join();
     for worker in workers {
         worker.join();
     }
@@ -112,6 +118,15 @@ fn receive_guests(server: &Arc<Server>, workers: &[WorkerThread]) {
         }
     };
     server.reception.set(Box::new(receive)).ok();
+    let door = workers.first().map(|it| it.connections.clone());
+    let clients = server.clients.clone();
+    let receive = move |handover: Handover| {
+        if let (Some(door), Some(place)) = (&door, clients.reserve(usize::MAX)) {
+            // A worker that has stopped lets it drop, and with it the connection.
+            let _ = door.send((StdArrival::Upstream(handover), place));
+        }
+    };
+    server.door.set(Box::new(receive)).ok();
 }
 
 fn load_users(server: &Server) -> Result<(), String> {
@@ -250,6 +265,7 @@ enum StdArrival {
     Tls(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
     Guest(Visit),
+    Upstream(Handover),
 }
 
 /// A thread with a loop of its own; a connection stays with the one it was given to.
@@ -348,6 +364,34 @@ fn start_connection(worker: &Rc<Worker>, (stream, place): Accepted) -> IoResult<
             enter(worker, stream, place, ends);
         }
         StdArrival::Guest(visit) => guest::enter(worker, visit, place),
+        StdArrival::Upstream(handover) => follow(worker, handover, place)?,
+    }
+    Ok(())
+}
+
+/// Runs what comes from the server that this one follows.
+fn follow(worker: &Rc<Worker>, handover: Handover, place: Place) -> IoResult<()> {
+    let Handover {
+        stream,
+        input,
+        database,
+        link,
+    } = handover;
+    stream.set_nonblocking(true)?;
+    let stream = TcpStream::from_std(stream)?;
+    let ends = ends_of(&stream, false)?;
+    let server = &worker.server;
+    let user = server.acl.default_user().clone();
+    let entered = server.clients.enter(place, ends, stream.as_raw_fd(), user);
+    let client = entered.client.clone();
+    client.is_master.store(true, Ordering::Relaxed);
+    let connection = Connection::new(stream, worker.clone(), entered).of_master(input, database);
+    if link.begin(&client) {
+        let task = tokio::task::spawn_local(async move {
+            connection.serve().await;
+            drop(link);
+        });
+        client.set_task(task.abort_handle());
     }
     Ok(())
 }

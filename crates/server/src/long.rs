@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_engine::EngineError;
 use cairn_resp::{Reply, ReplyStream, StreamError, Writer};
-use cairn_store::{Error, Held, Patience, Point, ReadTxn, Region, Request, Result, WriteTxn};
+use cairn_store::{Error, Held, Patience, Point, ReadTxn, Region, Request, Result, Time, WriteTxn};
 
 use crate::blocked::{Place, Served};
 use crate::command::{Args, Command, Handler};
@@ -65,6 +65,9 @@ pub fn run_long(
     };
     let mut txn = WriteTxn::new(server.store.clone(), region, Patience::Long);
     txn.begin(call.database);
+    if call.by_master {
+        txn.set_time(Time::BeforeExpiry);
+    }
     // Nobody waits while holding: what is missing is asked for together with the rest, and looked for anew.
     while let Some(find) = call.command.finds_keys
         && let Ok(more) = txn.unasked(|txn| find(txn, &call.args))
@@ -218,6 +221,9 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
     let mut held = held;
     txn.mark_unit(session.database);
     txn.sample_time();
+    if session.is_master {
+        txn.set_time(Time::BeforeExpiry);
+    }
     let result = start_unit(unit, session, &mut txn, &mut held, &mut out);
     if let Err(Error::Unlatched) = result {
         return None;

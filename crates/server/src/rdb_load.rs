@@ -74,8 +74,15 @@ impl Loading {
                 key: None,
                 libraries: Vec::new(),
                 keys: 0,
+                keeps_expired: false,
             },
         })
+    }
+
+    /// What has expired is kept, since whoever has sent the file will say when it is to go.
+    pub fn keep_expired(mut self) -> Loading {
+        self.target.keeps_expired = true;
+        self
     }
 
     /// Takes the next bytes of the file in, and tells whether it was at its end. On a thread that may block.
@@ -115,6 +122,8 @@ struct Target {
     key: Option<Key>,
     libraries: Vec<Vec<u8>>,
     keys: u64,
+    /// Another server decides what has expired.
+    keeps_expired: bool,
 }
 
 /// The key whose value is being read.
@@ -157,7 +166,7 @@ impl Target {
     }
 
     fn begin_key(&mut self, name: &[u8], kind: Kind, expire_ms: u64) {
-        let is_past = expire_ms != 0 && expire_ms < self.txn.now_ms();
+        let is_past = expire_ms != 0 && expire_ms < self.txn.now_ms() && !self.keeps_expired;
         self.key = (!is_past).then(|| Key {
             name: name.to_vec(),
             kind,

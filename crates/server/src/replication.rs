@@ -232,6 +232,18 @@ impl Replication {
         }
     }
 
+    /// What followers were told is not true any more, or will not be: they have to begin again.
+    pub fn cut(&self) {
+        let mut state = self.state.lock();
+        state.id = random_id();
+        if let Some(backlog) = &mut state.backlog {
+            backlog.clear();
+        }
+        for follower in &state.followers {
+            follower.client.kill();
+        }
+    }
+
     /// How many followers have everything that there was when they came.
     pub fn count_online(&self) -> usize {
         self.count_acknowledged(0)

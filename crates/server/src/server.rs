@@ -27,6 +27,7 @@ use crate::slowlog::Slowlog;
 use crate::spikes::Spikes;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
+use crate::upstream::{Handover, Upstream};
 use crate::watches::Watches;
 
 /// How many may wait for another server at once: each keeps a thread, of which there are not many more for all that
@@ -49,6 +50,8 @@ pub struct Server {
     pub tracking: Arc<Tracking>,
     /// Those who follow, which are one of those who want to know.
     pub replication: Arc<Replication>,
+    /// Whom this server follows, if anybody.
+    pub upstream: Upstream,
     pub monitors: Arc<Monitors>,
     pub slowlog: Slowlog,
     pub spikes: Spikes,
@@ -61,6 +64,8 @@ pub struct Server {
     pub directory: OnceLock<Box<dyn Directory>>,
     /// Takes guests to a thread that serves them; none before there are such threads.
     pub reception: OnceLock<Box<dyn Fn(Visit) + Send + Sync>>,
+    /// Takes the connection to the server that this one follows to a thread that runs what comes from there.
+    pub door: OnceLock<Box<dyn Fn(Handover) + Send + Sync>>,
     /// By which this server comes to be a node of a cluster; none unless it may.
     pub entrance: OnceLock<Entrance>,
     /// The node that it is, once it belongs to a cluster.
@@ -98,6 +103,7 @@ impl Server {
             blocked: Arc::new(Blocked::new(interest.clone(), depending)),
             tracking: Arc::new(tracking),
             replication: Arc::new(replication),
+            upstream: Upstream::default(),
             monitors: Arc::default(),
             slowlog: Slowlog::default(),
             spikes: Spikes::default(),
@@ -108,6 +114,7 @@ impl Server {
             moves: Moves::default(),
             directory: OnceLock::new(),
             reception: OnceLock::new(),
+            door: OnceLock::new(),
             entrance: OnceLock::new(),
             cluster: OnceLock::new(),
             stats: Stats::default(),

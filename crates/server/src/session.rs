@@ -82,6 +82,10 @@ pub struct Session {
     pub following: Option<Following>,
     /// It follows, and has so much.
     pub acknowledges: Option<u64>,
+    /// It is the server that this one follows.
+    pub is_master: bool,
+    /// How many bytes have been run of what it says, and are not counted yet.
+    applied: u64,
     /// Some if it runs what another node has forwarded: none of that is forwarded again, nor waits for longer than this.
     pub guest_patience: Option<Duration>,
 }
@@ -115,6 +119,8 @@ impl Session {
             sync: None,
             following: None,
             acknowledges: None,
+            is_master: false,
+            applied: 0,
             guest_patience: None,
         }
     }
@@ -123,6 +129,25 @@ impl Session {
     /// nor does anyone once the password is gone.
     pub fn must_authenticate(&self) -> bool {
         !self.is_authenticated && self.server.acl.default_needs_password()
+    }
+
+    /// The server speaks that this one follows: it may do everything, and is answered by nothing.
+    pub fn serve_master(&mut self, database: u32) {
+        self.is_authenticated = true;
+        self.is_master = true;
+        self.replies = Replies::Off;
+        self.listens = true;
+        self.select(database);
+    }
+
+    /// So many bytes of what the master says have been run. Those of a transaction count when it has: until then nothing of it is
+    /// done.
+    pub fn note_applied(&mut self, bytes: usize) {
+        self.applied += bytes as u64;
+        if self.queue.is_none() {
+            let applied = std::mem::take(&mut self.applied);
+            self.server.upstream.note_applied(applied, self.database);
+        }
     }
 
     /// Another node knows who the client is, and how it is spoken to.

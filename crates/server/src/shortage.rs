@@ -18,6 +18,10 @@ pub enum Shortage {
     Memory = 1 << 1,
     /// There are not `min-replicas-to-write` of them.
     Replicas = 1 << 2,
+    /// Another server is followed, and decides what there is.
+    Decision = 1 << 3,
+    /// It is not heard of, and what there is may be of the past.
+    News = 1 << 4,
 }
 
 #[derive(Default)]
@@ -71,11 +75,39 @@ impl Shortages {
     }
 }
 
+impl Shortages {
+    /// For what writes, unless the server that is followed does.
+    pub fn check_read_only(&self) -> Result<()> {
+        match self.has(Shortage::Decision) {
+            true => Err(Error::fixed(
+                "READONLY You can't write against a read only replica.",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// For what is about the data.
+    pub fn check_stale(&self) -> Result<()> {
+        match self.has(Shortage::News) {
+            true => Err(Error::fixed(
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Looks whether the server is short of what the configuration asks for: now and then, and when that has changed.
 pub fn look(server: &Server) {
     let shortages = &server.shortages;
     shortages.note(Shortage::Memory, lacks_memory(server));
     shortages.note(Shortage::Replicas, lacks_replicas(server));
+    let is_no = |parameter| server.config.text(parameter) == "no";
+    let upstream = &server.upstream;
+    let is_read_only = upstream.is_any() && !is_no("replica-read-only");
+    shortages.note(Shortage::Decision, is_read_only);
+    let is_stale = upstream.is_stale() && is_no("replica-serve-stale-data");
+    shortages.note(Shortage::News, is_stale);
 }
 
 fn number(server: &Server, parameter: &'static str) -> u64 {

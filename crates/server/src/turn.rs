@@ -181,6 +181,8 @@ pub struct Call<'a> {
     pub client: u64,
     /// Whether the client came by an encrypted connection.
     pub by_tls: bool,
+    /// It comes from the server that this one follows.
+    pub by_master: bool,
     /// It reads, and this replica will do, which another node leads and which has caught up.
     pub from_replica: Option<CaughtUp>,
 }
@@ -325,7 +327,11 @@ impl Worker {
             (Some(still), Some(replica)) => replica.at.map(|at| still.time(at)),
             _ => None,
         };
-        let time = time.map_or(Time::At(now), Time::Leaders);
+        let time = match time {
+            Some(ms) => Time::Leaders(ms),
+            None if call.by_master => Time::BeforeExpiry,
+            None => Time::At(now),
+        };
         let before = out.len();
         turn.txn.mark(call.database);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, time, out));
@@ -522,6 +528,9 @@ impl Worker {
         }
         turn.txn.mark_unit(session.database);
         turn.txn.sample_time();
+        if session.is_master {
+            turn.txn.set_time(Time::BeforeExpiry);
+        }
         self.open();
         let (txn, held) = (&mut turn.txn, &mut turn.held);
         let before = out.len();

@@ -117,6 +117,7 @@ impl<'a> Scope<'a> {
             protocol: self.session.protocol,
             client: self.session.client.id,
             by_tls: self.session.client.is_encrypted,
+            by_master: self.session.is_master,
             from_replica: None,
         };
         if command.is_irrevocable() {

@@ -34,6 +34,9 @@ use crate::store::Store;
 /// How many rows a handler may walk on a connection thread before it has to move elsewhere.
 const SHORT_WORK: u32 = 20_000;
 
+/// A time at which nothing has expired.
+const BEFORE_EXPIRY: u64 = 1;
+
 /// A row's value, in the batch or in the engine; never copied.
 pub enum Row<'t> {
     Pending(&'t [u8]),
@@ -285,6 +288,8 @@ pub enum Time {
     At(Moment),
     /// By that of another node, which leads the region, in milliseconds.
     Leaders(u64),
+    /// Before anything has expired: for commands of a server that decides about that by itself.
+    BeforeExpiry,
 }
 
 /// The facts of a [`Found`] that outlive the borrow of the transaction.
@@ -442,6 +447,19 @@ impl ReadTxn {
     /// The time of this transaction, sampled after its latches were taken.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// Whether it runs what a server has said that is followed, which decides by itself what has expired.
+    pub fn is_of_master(&self) -> bool {
+        self.now_ms == BEFORE_EXPIRY
+    }
+
+    /// The same for what remembers when it was done, whatever may have expired.
+    pub fn wall_ms(&self) -> u64 {
+        match self.now_ms {
+            BEFORE_EXPIRY => self.store.clock().now_ms(),
+            now_ms => now_ms,
+        }
     }
 
     /// The number of the selected database.
@@ -887,6 +905,7 @@ impl WriteTxn {
         self.read.now_ms = match time {
             Time::At(moment) => self.read.store.clock().ms_at(moment),
             Time::Leaders(ms) => ms,
+            Time::BeforeExpiry => BEFORE_EXPIRY,
         };
     }
 

@@ -5,11 +5,9 @@ use super::args::is;
 use super::printable;
 
 const ALONE: &str =
-    "a server alone follows no other, and the replicas of a cluster are moved by `cairn cluster`";
+    "no server takes the place of another by itself, but in a cluster, see `cairn cluster`";
 const ABSENT: &[(&str, &str)] = &[
     ("failover", ALONE),
-    ("replicaof", ALONE),
-    ("slaveof", ALONE),
     ("module", "Cairn loads no modules"),
     ("pfdebug", "Redis tests its own code by it"),
     ("pfselftest", "Redis tests its own code by it"),
@@ -32,7 +30,6 @@ pub fn complaint(name: &[u8]) -> Option<String> {
 /// The same of one that Redis refuses in a cluster.
 pub fn complaint_in_cluster(name: &[u8]) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_slice() {
-        b"replicaof" | b"slaveof" => Some("ERR REPLICAOF not allowed in cluster mode."),
         b"failover" => {
             Some("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.")
         }

@@ -226,13 +226,15 @@ enum ClientType {
     Subscriber,
     /// It follows this server.
     Replica,
-    /// This server follows it: there is none.
+    /// This server follows it.
     Master,
 }
 
 impl ClientType {
     fn of(client: &Client) -> ClientType {
-        if client.is_replica() {
+        if client.is_master() {
+            ClientType::Master
+        } else if client.is_replica() {
             ClientType::Replica
         } else if client.is_subscriber() {
             ClientType::Subscriber

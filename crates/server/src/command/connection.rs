@@ -143,13 +143,17 @@ fn greeting(session: &Session) -> Reply {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
     };
+    let role = match session.server.upstream.is_any() {
+        true => "replica",
+        false => "master",
+    };
     Reply::Map(vec![
         ("server".into(), "redis".into()),
         ("version".into(), REDIS_VERSION.into()),
         ("proto".into(), Reply::Int(version)),
         ("id".into(), session.client.id.into()),
         ("mode".into(), session.server.mode().into()),
-        ("role".into(), "master".into()),
+        ("role".into(), role.into()),
         ("modules".into(), Reply::Array(Vec::new())),
     ])
 }

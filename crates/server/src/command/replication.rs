@@ -8,8 +8,10 @@ use super::flags::Flag::{Admin, AllowBusy, Loading, NoAsyncLoading, NoMulti, NoS
 use super::pubsub::unanswered;
 use super::{Command, Handler, command};
 use crate::session::{Session, Sync};
+use crate::upstream::{self, Master};
 
 const GROUP: &str = "server";
+const MASTER: &str = "args(host-port{host port:i}|no-one{NO! ONE!})";
 
 pub const COMMANDS: &[Command] = &[
     command("sync", 1, Handler::Session(sync))
@@ -29,6 +31,25 @@ pub const COMMANDS: &[Command] = &[
             "O(N) for all that there is, or what was missed",
             "Sends all commands that change something, from some place on or behind a snapshot.",
         ),
+    command("replicaof", 3, Handler::Session(replicaof))
+        .flags(&[Admin, NoScript, Stale, NoAsyncLoading])
+        .syntax(MASTER)
+        .about(
+            GROUP,
+            "5.0.0",
+            "O(1)",
+            "Has the server follow another one, or none any more.",
+        ),
+    command("slaveof", 3, Handler::Session(replicaof))
+        .flags(&[Admin, NoScript, Stale, NoAsyncLoading])
+        .syntax(MASTER)
+        .deprecated("5.0.0", "`REPLICAOF`")
+        .about(
+            GROUP,
+            "1.0.0",
+            "O(1)",
+            "Has the server follow another one, or none any more: the old name of REPLICAOF.",
+        ),
     command("replconf", -1, Handler::Session(replconf))
         .flags(&[Admin, NoScript, Loading, Stale, AllowBusy])
         .about(
@@ -38,6 +59,32 @@ pub const COMMANDS: &[Command] = &[
             "Tells what a server is like that follows this one, and how far it has come.",
         ),
 ];
+
+fn replicaof(session: &mut Session, args: &Args) -> Result<Reply> {
+    let server = session.server.clone();
+    if server.settings.cluster_enabled {
+        return Err(Error::fixed("ERR REPLICAOF not allowed in cluster mode."));
+    }
+    if is(args[1], "no") && is(args[2], "one") {
+        upstream::follow_nobody(&server);
+        return Ok(Reply::Ok);
+    }
+    if session.following.is_some() {
+        return Err(Error::fixed(
+            "ERR Command is not valid when client is a replica.",
+        ));
+    }
+    let port = super::args::int(args[2])?;
+    let master = Master {
+        host: String::from_utf8_lossy(args[1]).into_owned(),
+        port: u16::try_from(port).map_err(|_| Error::fixed("ERR Invalid master port"))?,
+    };
+    match upstream::follow(&server, master) {
+        Ok(true) => Ok(Reply::Ok),
+        Ok(false) => Ok(Reply::Simple("OK Already connected to specified master")),
+        Err(error) => Err(Error::reply(format!("ERR cannot start a thread: {error}"))),
+    }
+}
 
 fn sync(session: &mut Session, _: &Args) -> Result<Reply> {
     begin(session, None)
@@ -83,6 +130,13 @@ fn replconf(session: &mut Session, args: &Args) -> Result<Reply> {
             return Ok(unanswered());
         }
         if is(option, "getack") {
+            if session.is_master {
+                let told = session.server.upstream.acknowledgement();
+                session
+                    .client
+                    .outbox
+                    .push(|out| out.extend_from_slice(&told));
+            }
             return Ok(unanswered());
         }
         introduce(session, option, value)?;

@@ -17,6 +17,7 @@ use super::{Command, Handler, command};
 use crate::info;
 use crate::server::Server;
 use crate::session::{Replies, Session};
+use crate::upstream::Stage;
 
 const GROUP: &str = "server";
 
@@ -187,6 +188,19 @@ fn bgrewriteaof(server: &Server, _: &Args) -> Result<Reply> {
 }
 
 fn role(session: &mut Session, _: &Args) -> Result<Reply> {
+    if let Some(upstream) = session.server.upstream.overview() {
+        let applied = match upstream.stage {
+            Stage::Connected => upstream.applied as i64,
+            _ => -1,
+        };
+        return Ok(Reply::Array(vec![
+            "slave".into(),
+            Reply::bulk(upstream.master.host),
+            Reply::Int(upstream.master.port.into()),
+            upstream.stage.name().into(),
+            Reply::Int(applied),
+        ]));
+    }
     let overview = session.server.replication.overview();
     let followers = overview.followers.iter().filter(|it| it.is_online());
     let followers = followers.map(|follower| {

@@ -380,11 +380,14 @@ pub static PARAMETERS: &[Parameter] = &[
     text("dbfilename", "dump.rdb").protected(),
     text("ignore-warnings", ""),
     text("logfile", "").immutable(),
-    text("masterauth", ""),
-    text("masteruser", ""),
+    text("masterauth", "").flag("The password for the server that is followed"),
+    text("masteruser", "").flag("The user that this server is there"),
     text("pidfile", "").immutable(),
     text("replica-announce-ip", "").alias("slave-announce-ip"),
-    text("replicaof", "").alias("slaveof").immutable(),
+    text("replicaof", "")
+        .alias("slaveof")
+        .immutable()
+        .flag("The server to follow, as in 'host port'"),
     text("server_cpulist", "").immutable(),
     text("syslog-ident", "cairn").immutable(),
     text("tls-client-cert-file", ""),

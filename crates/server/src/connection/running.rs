@@ -147,6 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             protocol: self.session.protocol,
             client: self.session.client.id,
             by_tls: self.session.client.is_encrypted,
+            by_master: self.session.is_master,
             from_replica: None,
         }
     }
@@ -478,6 +479,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             protocol,
             client,
             by_tls,
+            by_master,
             ..
         } = call;
         let result = blocking(move || {
@@ -489,6 +491,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     protocol,
                     client,
                     by_tls,
+                    by_master,
                     // It would keep the replica from following for too long.
                     from_replica: None,
                 };

@@ -38,6 +38,10 @@ impl Backlog {
         self.bytes.extend(&bytes[bytes.len() - kept..]);
     }
 
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
     fn forget(&mut self) {
         if self.bytes.len() > self.most {
             self.bytes.drain(..self.bytes.len() - self.most);

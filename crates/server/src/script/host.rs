@@ -152,6 +152,9 @@ impl<'a, 's> ScriptHost<'a, 's> {
             ));
         }
         let shortages = &self.scope.session.server.shortages;
+        if writes && shortages.are_any() && !self.scope.session.is_master {
+            shortages.check_read_only()?;
+        }
         // What has begun to write is not stopped half-way.
         if self.has_written || !shortages.are_any() {
             return Ok(());

@@ -384,7 +384,7 @@ impl Group {
     pub fn see(&mut self, stream: &Stream, txn: &ReadTxn, name: &[u8]) -> Result<bool> {
         let known = self.consumer(stream, txn, name)?;
         let consumer = layout::Consumer {
-            seen_ms: txn.now_ms(),
+            seen_ms: txn.wall_ms(),
             pending: known.map_or(0, |known| known.pending),
         };
         self.consumers.insert(name.to_vec(), (consumer, true));

@@ -64,6 +64,13 @@ pub fn save(server: &Server, args: &Args) -> Result<Reply> {
 }
 
 pub fn load(server: &Server, args: &Args) -> Result<Reply> {
+    let loaded = load_file(server, args);
+    // Followers were not told what is in it.
+    server.replication.cut();
+    loaded
+}
+
+fn load_file(server: &Server, args: &Args) -> Result<Reply> {
     let mut file = File::open(path(server, args[2])?).map_err(|error| failed(&error))?;
     let mut loading = Loading::new(server)?;
     let mut piece = vec![0; PIECE];

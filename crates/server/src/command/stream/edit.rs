@@ -69,7 +69,8 @@ impl TrimOptions {
         Some((words - self.behind - 1, threshold))
     }
 
-    fn finish(&self) -> Result<Option<Trim>> {
+    /// A server that is followed says exactly what is to be done, and leaves its limit there.
+    fn finish(&self, is_of_master: bool) -> Result<Option<Trim>> {
         let Some(until) = self.until else {
             if self.limit.is_some_and(|limit| limit > 0) {
                 return Err(Error::fixed(
@@ -79,7 +80,7 @@ impl TrimOptions {
             return Ok(None);
         };
         if !self.is_approximate {
-            if self.limit.is_some() {
+            if self.limit.is_some() && !is_of_master {
                 return Err(Error::fixed(
                     "ERR syntax error, LIMIT cannot be used without the special ~ option",
                 ));
@@ -112,7 +113,7 @@ pub fn xadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let new_id = loop {
         let Some(option) = options.next() else {
             // Only options: no ID, and no fields.
-            trim.finish()?;
+            trim.finish(txn.is_of_master())?;
             return Err(wrong_arity("xadd"));
         };
         if option == b"*" {
@@ -125,7 +126,7 @@ pub fn xadd(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         }
     };
     let options_of_trim = trim;
-    let trim = options_of_trim.finish()?;
+    let trim = options_of_trim.finish(txn.is_of_master())?;
     let id_at = args.len() - options.len() - 1;
     let fields = args.rest(args.len() - options.len());
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
@@ -212,7 +213,8 @@ pub fn xtrim(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         }
     }
     let options_of_trim = trim;
-    let trim = options_of_trim.finish()?.ok_or(Error::fixed(
+    let trim = options_of_trim.finish(txn.is_of_master())?;
+    let trim = trim.ok_or(Error::fixed(
         "ERR syntax error, XTRIM must be called with a trimming strategy",
     ))?;
     let mut stream = Stream::open(txn, args[1])?;

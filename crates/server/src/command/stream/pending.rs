@@ -149,7 +149,7 @@ impl<'a> Claim<'a> {
         Claim {
             consumer,
             least_idle,
-            at_ms: txn.now_ms(),
+            at_ms: txn.wall_ms(),
             deliveries: None,
             only_ids: false,
             force: false,
@@ -159,7 +159,7 @@ impl<'a> Claim<'a> {
 
     /// The options of XCLAIM.
     fn parse(&mut self, txn: &ReadTxn, args: &Args, at: usize) -> Result<()> {
-        let now_ms = txn.now_ms() as i64;
+        let now_ms = txn.wall_ms() as i64;
         let mut delivered_ms = None;
         let number = |text: &[u8], option: &str| {
             let complaint = || format!("ERR Invalid {option} option argument for XCLAIM");
