@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Engine;
+use crate::priority::give_way;
 
 /// How long rows stay young while there is room for them, so that those that change again are written once, and many
 /// together; and so that a burst of writes is over before RocksDB wants the processor.
@@ -45,6 +46,7 @@ impl Drain {
 
     /// Drains until it is closed. What is young then is left to whoever closes it.
     pub(crate) fn run(&self, after_each: impl Fn()) {
+        give_way();
         let engine = &self.engine;
         let mut has_failed = false;
         loop {

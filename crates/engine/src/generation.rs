@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::batch::Batch;
 use crate::family::Family;
-use crate::row::{Row, common_prefix, long_hash, number_at};
+use crate::row::{FETCHED_AHEAD, Row, common_prefix, fetched, long_hash, number_at};
 use crate::rows::Direction;
 use crate::young::ROW_OVERHEAD;
 
@@ -284,11 +284,10 @@ impl Generation {
         let places = self.places(part);
         places.order.get_or_init(|| {
             let places = &places.as_they_came;
-            let common = common_prefix(places.iter().map(|place| self.row(*place).key()));
-            let parts = places.iter().map(|place| {
-                let part = part_at(self.row(*place).key(), common);
-                (part, *place)
-            });
+            let rows = || fetched(places, |place| self.row(*place));
+            let common = common_prefix(rows().map(Row::key));
+            let parts = rows().map(|row| part_at(row.key(), common));
+            let parts = parts.zip(places.iter().copied());
             let mut places: Box<[(KeyPart, u32)]> = parts.collect();
             places.sort_unstable_by(|(one, a), (other, b)| {
                 let by_part = one.cmp(other);
@@ -366,6 +365,9 @@ impl Run {
 
     pub(crate) fn advance(&mut self) {
         self.passed += 1;
+        if let Some(ahead) = self.get(self.passed + FETCHED_AHEAD) {
+            ahead.expect();
+        }
     }
 
     /// The change that was passed last.

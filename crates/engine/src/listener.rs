@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use rust_rocksdb::event_listener::{
-    BackgroundErrorStatus, DBBackgroundErrorReason, EventListener, MutableStatus, WriteStallInfo,
+    BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, EventListener, FlushJobInfo,
+    MutableStatus, WriteStallInfo,
 };
 
 use crate::filter::Gate;
+use crate::priority::give_way;
 
 pub(crate) struct Listener {
     gate: Arc<Gate>,
@@ -19,6 +21,15 @@ impl Listener {
 }
 
 impl EventListener for Listener {
+    // Both are told on the thread that does it.
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        give_way();
+    }
+
+    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+        give_way();
+    }
+
     fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {
         if !self.gate.is_closing() {
             // Only for want of room: whatever else went wrong does not get better by itself.

@@ -204,9 +204,26 @@ fn hash_of_parts(kind: Kind, head: u64, rest: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// So many rows ahead of the one that is looked at are brought near.
+pub(crate) const FETCHED_AHEAD: usize = 12;
+
+/// The rows that these stand for, each brought near before it is looked at: there may be very many, and nobody has looked at
+/// them for a while.
+pub(crate) fn fetched<'i, T>(
+    items: &'i [T],
+    row_of: impl Fn(&'i T) -> &'i Row,
+) -> impl Iterator<Item = &'i Row> {
+    items.iter().enumerate().map(move |(number, item)| {
+        if let Some(ahead) = items.get(number + FETCHED_AHEAD) {
+            row_of(ahead).expect();
+        }
+        row_of(item)
+    })
+}
+
 /// Rows in the order of their keys; those of the same key stay as they are.
 pub(crate) fn sorted<R: Borrow<Row>>(rows: Vec<R>) -> impl Iterator<Item = R> {
-    let common = common_prefix(rows.iter().map(|row| row.borrow().key()));
+    let common = common_prefix(fetched(&rows, Borrow::borrow).map(Row::key));
     let numbered = rows
         .into_iter()
         .map(|row| (number_at(row.borrow().key(), common), row));

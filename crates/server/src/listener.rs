@@ -13,8 +13,8 @@ use cairn_store::{Background, Pace, RankOptions, Store, StoreOptions};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::address::Endpoint;
@@ -257,6 +257,10 @@ async fn admit(server: &Arc<Server>, arrival: &mut Arrival) -> Option<Place> {
 /// The stack of threads that run commands. A script takes up to a megabyte of it.
 const STACK: usize = 4 << 20;
 
+/// How many tasks run before the sockets are looked at again. Those that write run twice, before the commit and after it: who looks
+/// in between finds little that is new.
+const TASKS_PER_LOOK: u32 = 256;
+
 /// A connection on its way to the thread that serves it.
 type Accepted = (StdArrival, Place);
 
@@ -268,6 +272,15 @@ enum StdArrival {
     Upstream(Handover),
 }
 
+/// The loop of the thread that makes it. Its tasks belong to that thread, so they are woken and run without a detour.
+fn worker_runtime() -> IoResult<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_stack_size(STACK)
+        .event_interval(TASKS_PER_LOOK)
+        .build_local(LocalOptions::default())
+}
+
 /// A thread with a loop of its own; a connection stays with the one it was given to.
 struct WorkerThread {
     connections: mpsc::UnboundedSender<Accepted>,
@@ -277,18 +290,23 @@ struct WorkerThread {
 impl WorkerThread {
     fn start(number: usize, server: Arc<Server>) -> Result<Self, String> {
         let (connections, accepted) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .thread_stack_size(STACK)
-            .build()
-            .map_err(|error| format!("cannot start: {error}"))?;
+        let (started, has_started) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
             .stack_size(STACK)
-            .spawn(move || {
-                LocalSet::new().block_on(&runtime, work(server, accepted));
+            .spawn(move || match worker_runtime() {
+                Ok(runtime) => {
+                    started.send(Ok(())).ok();
+                    runtime.block_on(work(server, accepted));
+                }
+                Err(error) => drop(started.send(Err(error))),
             })
             .map_err(|error| format!("cannot start a thread: {error}"))?;
+        match has_started.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("cannot start: {error}")),
+            Err(_) => return Err("cannot start a thread".into()),
+        }
         Ok(WorkerThread {
             connections,
             thread,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cairn_engine::{EngineError, Family};
+use cairn_engine::{EngineError, Family, give_way};
 use parking_lot::{Condvar, Mutex};
 
 use crate::count::{RECOUNT, RUN};
@@ -77,6 +77,13 @@ enum Next {
     Retire,
 }
 
+/// Who comes first when there are too few processors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    AsOthers,
+    GivesWay,
+}
+
 type Job = Box<dyn FnMut(&Arc<Store>) -> Result<Next> + Send>;
 
 /// How long a job rests after it failed.
@@ -86,17 +93,23 @@ impl Background {
     pub fn start(store: &Arc<Store>, pace: Pace) -> std::io::Result<Background> {
         let stop = Arc::new(Stop::default());
         let mut threads = Vec::new();
-        let jobs: [(&str, Job); 5] = [
-            ("expirer", expire(pace)),
-            ("reclaimer", reclaim(pace)),
-            ("legacy", move_legacy()),
-            ("counter", count()),
-            ("ranks", keep_ranks()),
+        // The expirer must keep up with what is due, and rests by itself.
+        let jobs: [(&str, Rank, Job); 5] = [
+            ("expirer", Rank::AsOthers, expire(pace)),
+            ("reclaimer", Rank::GivesWay, reclaim(pace)),
+            ("legacy", Rank::GivesWay, move_legacy()),
+            ("counter", Rank::GivesWay, count()),
+            ("ranks", Rank::GivesWay, keep_ranks()),
         ];
-        for (name, job) in jobs {
+        for (name, rank, job) in jobs {
             let (store, stop) = (store.clone(), stop.clone());
             let builder = std::thread::Builder::new().name(name.into());
-            threads.push(builder.spawn(move || run(name, job, &store, &stop))?);
+            threads.push(builder.spawn(move || {
+                if rank == Rank::GivesWay {
+                    give_way();
+                }
+                run(name, job, &store, &stop);
+            })?);
         }
         Ok(Background {
             store: store.clone(),

@@ -47,8 +47,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const HOPELESS: Duration = Duration::from_millis(200);
 /// How long the background counts before it rests, and before it opens a new walk: a walk pins files.
 pub(crate) const RUN: Duration = Duration::from_secs(2);
-/// How often the background looks whether there is something to count.
-pub(crate) const RECOUNT: Duration = Duration::from_secs(5);
+/// How often the background looks whether there is something to count: seldom, since to count a hundred thousand keys takes
+/// a tenth of a second.
+pub(crate) const RECOUNT: Duration = Duration::from_secs(30);
 /// After so many changes to a region a small database of it may have become a large one: fewer keys are counted in time.
 const MANY_CHANGES: u64 = 50_000;
 /// A round is worth its while when one key in so many may have come or gone.
