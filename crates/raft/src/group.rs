@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cairn_encoding::raft::{LogId, Membership};
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::Fatal;
 use openraft::{Raft, RaftMetrics, ServerState};
 use tokio::sync::watch;
 
@@ -24,6 +26,9 @@ use crate::snapshot::Incoming;
 use crate::state_machine::StateMachine;
 use crate::time::LeadersTime;
 use crate::transport::Transport;
+
+/// How long a process may take to end all its tasks once it has ended one.
+const ENDING: Duration = Duration::from_millis(100);
 
 /// What a replica is for its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +133,7 @@ impl Group {
                 raft.runtime_config().elect(true);
             });
         }
-        let role = watched_role(&raft, replica, &lease, &time, &config);
+        let role = watched_role(&raft, region, replica, &lease, &time, &config);
         Ok(Arc::new(Group {
             region,
             replica,
@@ -269,6 +274,7 @@ impl Standing<'_> {
 /// is not ready.
 fn watched_role(
     raft: &Raft<Types, StateMachine>,
+    region: u64,
     replica: u64,
     lease: &Arc<Lease>,
     time: &Arc<LeadersTime>,
@@ -276,6 +282,7 @@ fn watched_role(
 ) -> watch::Receiver<Role> {
     let (lease, time, config) = (lease.clone(), time.clone(), config.clone());
     let (mut servers, mut data) = (raft.server_metrics(), raft.data_metrics());
+    let all = raft.metrics();
     let (sender, receiver) = watch::channel(role(&raft.metrics().borrow_watched(), replica));
     spawn(async move {
         loop {
@@ -311,6 +318,115 @@ fn watched_role(
             }
         }
         sender.send_replace(Role::Stopped);
+        let fault = fault(&all.borrow_watched().running_state);
+        if let Some(fault) = fault {
+            // Whoever ends takes its tasks along, in any order. This one does not see the end of that.
+            sleep(ENDING).await;
+            (config.failure)(&format!("region {region}: {fault}"));
+        }
     });
     receiver
+}
+
+/// What has ended a replica that nobody has stopped. What it has promised is on the disk, but others may wait for it in vain, and
+/// what it has in memory may be anything: the node must not go on with it.
+fn fault(state: &Result<(), Fatal<Types>>) -> Option<String> {
+    match state {
+        Err(Fatal::Stopped) => None,
+        Err(fault) => Some(format!("its replica has failed: {fault}")),
+        // It had no time to tell.
+        Ok(()) => Some("its replica has panicked".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use parking_lot::Mutex;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::error::Outcome;
+    use crate::log::{Change, Rows};
+    use crate::node::Node;
+    use crate::runtime::Later;
+    use crate::simulation::machine::Memory;
+    use crate::simulation::rows::MemoryRows;
+    use crate::simulation::runtime::run;
+    use crate::transport::CallError;
+
+    #[test]
+    fn who_was_stopped_has_not_failed() {
+        assert_eq!(fault(&Err(Fatal::Stopped)), None);
+        assert!(fault(&Err(Fatal::Panicked)).is_some());
+        assert!(fault(&Ok(())).is_some(), "it had no time to tell");
+    }
+
+    /// There is nobody else.
+    struct Alone;
+
+    impl Transport for Alone {
+        fn call(&self, _: u64, _: Bytes, _: Duration) -> Later<'static, Result<Bytes, CallError>> {
+            Box::pin(async { Err(CallError::NotSent(String::new())) })
+        }
+    }
+
+    #[test]
+    fn a_replica_that_cannot_read_its_log_is_not_left_alone() {
+        run(1, Duration::from_secs(60), async {
+            let told: Arc<Mutex<Vec<String>>> = Arc::default();
+            let listener = told.clone();
+            let config = Config {
+                // What is written has to be read again.
+                cached_bytes: 0,
+                failure: Arc::new(move |reason| listener.lock().push(reason.to_string())),
+                ..Config::default()
+            };
+            let rows = Arc::new(MemoryRows::default());
+            let loses = Arc::new(AtomicBool::new(false));
+            let (queue, receiver) = mpsc::unbounded_channel();
+            let log = Log::new(rows.clone(), queue, None).unwrap();
+            let mut writer = Log::writer(rows.clone(), receiver, &config);
+            let lost = loses.clone();
+            spawn(async move {
+                while let Some(op) = writer.queue.recv().await {
+                    writer.write(op);
+                    if lost.load(Ordering::Relaxed) {
+                        let all = Change::DeleteEntries {
+                            region: 7,
+                            from: 0,
+                            to: u64::MAX,
+                        };
+                        rows.write(vec![all], true).unwrap();
+                    }
+                }
+            });
+            let node = Node::new(1, config, log, Arc::new(Memory::default()), Arc::new(Alone));
+            node.start(7, 1).await.unwrap();
+            let own = Member {
+                replica: 1,
+                node: 1,
+            };
+            node.initialize(7, &[own]).await.unwrap();
+            let term = loop {
+                match node.role(7) {
+                    Role::Leader { term, ready: true } => break term,
+                    _ => sleep(Duration::from_millis(10)).await,
+                }
+            };
+            assert_eq!(*told.lock(), [""; 0]);
+            loses.store(true, Ordering::Relaxed);
+            let outcome = node.propose(7, term, 0, Bytes::from_static(b"x")).await;
+            assert_eq!(outcome, Outcome::Unknown);
+            while told.lock().is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(node.role(7), Role::Stopped);
+            let told = told.lock().join("; ");
+            assert!(
+                told.starts_with("region 7: its replica has failed"),
+                "{told}"
+            );
+        });
+    }
 }

@@ -23,7 +23,9 @@ pub(crate) struct Kept {
 #[derive(Default)]
 pub(crate) struct Region {
     pub vote: Option<Vote>,
-    pub committed: Option<LogId>,
+    committed: Option<LogId>,
+    /// Whether the disk has another place for that.
+    is_committed_news: bool,
     purged: Option<Purged>,
     /// The index of the first entry that there is, or that will come.
     first: u64,
@@ -57,6 +59,20 @@ impl Region {
 
     pub(crate) fn last(&self) -> Option<LogId> {
         self.last.map(|last| last.id)
+    }
+
+    pub(crate) fn committed(&self) -> Option<LogId> {
+        self.committed
+    }
+
+    pub(crate) fn note_committed(&mut self, committed: Option<LogId>) {
+        self.committed = committed;
+        self.is_committed_news = true;
+    }
+
+    /// Up to where the log is committed, if that is to be written.
+    pub(crate) fn committed_news(&mut self) -> Option<Option<LogId>> {
+        std::mem::take(&mut self.is_committed_news).then_some(self.committed)
     }
 
     /// The bytes of the log that have not been purged.

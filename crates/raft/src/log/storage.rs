@@ -262,25 +262,19 @@ impl RaftLogStorage<Types> for RegionLog {
         Ok(())
     }
 
-    /// Not synced: it only says how far a restarted replica may apply before it has heard of a leader.
+    /// It only says how far a restarted replica may apply before it has heard of a leader. So it goes to the disk with the next
+    /// write of the region: to wake the writer for it would cost as much as to write entries does.
     async fn save_committed(&mut self, committed: Option<RaftLogId>) -> io::Result<()> {
         if let Some(committed) = &committed {
             self.places.note_committed(committed.index);
         }
-        let mut state = self.state.lock();
-        state.committed = committed.as_ref().map(log_id);
-        let key = Key::Committed {
-            region: self.region,
-        };
-        let change = match state.committed {
-            Some(id) => Change::Put(key, encoded(|out| id.encode(out))),
-            None => Change::Delete(key),
-        };
-        self.unsynced(&state, vec![change])
+        let committed = committed.as_ref().map(log_id);
+        self.state.lock().note_committed(committed);
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<RaftLogId>> {
-        Ok(self.state.lock().committed.map(raft_log_id))
+        Ok(self.state.lock().committed().map(raft_log_id))
     }
 
     async fn append<I>(&mut self, entries: I, flushed: IOFlushed<Types>) -> io::Result<()>

@@ -78,10 +78,11 @@ fn what_was_appended_is_there_afterwards() {
             for region in [1, 2] {
                 let mut log = fill(&log, region, 5).await;
                 assert_eq!(terms(&mut log).await, [1; 5]);
-                log.save_vote(&RaftVote::new_committed(region, 3))
+                // It is written with what comes next.
+                log.save_committed(Some(raft_log_id(id(1, region))))
                     .await
                     .unwrap();
-                log.save_committed(Some(raft_log_id(id(1, region))))
+                log.save_vote(&RaftVote::new_committed(region, 3))
                     .await
                     .unwrap();
             }

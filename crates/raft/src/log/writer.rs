@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use cairn_encoding::raft::{Entry, Key};
+use cairn_encoding::raft::{Entry, Key, LogId};
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -72,6 +72,8 @@ impl Writer {
                 }
                 Work::Unsynced(own) => changes.append(own),
             }
+            let committed = op.state.lock().committed_news();
+            changes.extend(committed.map(|committed| put_committed(op.region, committed)));
         }
         let result = self.rows.write(changes, sync);
         if let Err(error) = &result {
@@ -104,6 +106,18 @@ fn put(region: u64, kept: &Kept) -> Change {
     .encode(&mut value);
     let index = kept.entry.log_id.index;
     Change::Put(Key::Entry { region, index }, value)
+}
+
+fn put_committed(region: u64, committed: Option<LogId>) -> Change {
+    let key = Key::Committed { region };
+    match committed {
+        Some(id) => {
+            let mut value = Vec::new();
+            id.encode(&mut value);
+            Change::Put(key, value)
+        }
+        None => Change::Delete(key),
+    }
 }
 
 /// A writer that is gone would let everybody wait for ever.
