@@ -19,6 +19,9 @@ const MOST_YOUNG: usize = 16 * 1024;
 /// How often that is tried: they may come as quickly as they are drained.
 const DRAINS: usize = 3;
 
+/// Young rows, the newest first, and what lies below them in each family.
+type Opened<const N: usize> = (Vec<Row>, [(Family, OwnedIterator); N]);
+
 impl Engine {
     /// Walks over all rows of these families, forward, as they are at one moment: after some commit, and before the next.
     /// A family that is named twice is walked over twice.
@@ -41,10 +44,7 @@ impl Engine {
         self.drain()
     }
 
-    fn open_together<const N: usize>(
-        &self,
-        families: [Family; N],
-    ) -> Result<(Vec<Row>, [(Family, OwnedIterator); N])> {
+    fn open_together<const N: usize>(&self, families: [Family; N]) -> Result<Opened<N>> {
         let iterators = || {
             families.map(|family| {
                 let mut options = ReadOptions::default();

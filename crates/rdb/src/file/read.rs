@@ -288,10 +288,11 @@ impl Reader {
             IDLE | USES => {}
             END => self.state = State::Checksum,
             form => {
-                let form = Form::of(form).ok_or_else(|| Damaged {
+                let unknown = Damaged {
                     damage: Damage::Type(form),
                     at: start,
-                })?;
+                };
+                let form = Form::of(form).ok_or(unknown)?;
                 let expire_ms = std::mem::take(&mut self.expire_ms);
                 let name = input.string().map_err(corrupt)?;
                 visit(Part::Key {

@@ -17,7 +17,7 @@ pub enum Rest {
     Chunks,
     /// Elements, or pairs. In a hash of which that is to be told, no field expires before the time.
     Elements(Option<u64>),
-    Stream(StreamRest),
+    Stream(Box<StreamRest>),
 }
 
 /// Writes a key, and its value if it is small; otherwise the rest is to be written.
@@ -41,7 +41,8 @@ pub fn begin(
         }
         Content::Stream(head) => {
             begin(Form::Stream, out);
-            return Ok(Some(Rest::Stream(stream::begin(image, head, out)?)));
+            let rest = stream::begin(image, head, out)?;
+            return Ok(Some(Rest::Stream(Box::new(rest))));
         }
         Content::Hash {
             size,

@@ -32,9 +32,9 @@ pub struct Building {
 enum Form {
     /// Of the key with this name.
     String(Vec<u8>),
-    Collection(Kind, Builder),
+    Collection(Kind, Box<Builder>),
     /// With room for an entry.
-    Stream(stream::Builder, Vec<u8>),
+    Stream(Box<stream::Builder>, Vec<u8>),
 }
 
 impl Building {
@@ -42,9 +42,12 @@ impl Building {
     pub fn new(txn: &WriteTxn, name: &[u8], kind: Kind, expire_ms: u64) -> Building {
         let form = match kind {
             Kind::String => Form::String(name.to_vec()),
-            Kind::Stream => Form::Stream(stream::Builder::new(txn, name), Vec::new()),
+            Kind::Stream => {
+                let builder = stream::Builder::new(txn, name);
+                Form::Stream(Box::new(builder), Vec::new())
+            }
             Kind::List | Kind::Set | Kind::Zset | Kind::Hash => {
-                Form::Collection(kind, Builder::new(txn, name))
+                Form::Collection(kind, Box::new(Builder::new(txn, name)))
             }
         };
         Building { expire_ms, form }
