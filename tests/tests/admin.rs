@@ -325,12 +325,7 @@ fn commands_that_are_absent_say_why() {
         assert_eq!(complaint(line), expected, "{line}");
     }
     for line in [
-        "REPLICAOF NO ONE",
-        "slaveof no one",
         "FAILOVER",
-        "SYNC",
-        "PSYNC ? -1",
-        "REPLCONF ACK 0",
         "MODULE LIST",
         "SENTINEL MASTERS",
         "PFDEBUG ENCODING key",

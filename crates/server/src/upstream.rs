@@ -203,8 +203,10 @@ pub fn follow(server: &Arc<Server>, master: Master) -> Result<bool, std::io::Err
     let before = thread.take();
     let begun = std::thread::Builder::new().name("upstream".into());
     *thread = Some(begun.spawn(move || {
-        // Two must not write at once.
-        before.map(JoinHandle::join);
+        // Two must not write at once. If it panicked, that has been told.
+        if let Some(before) = before {
+            let _ = before.join();
+        }
         keep_following(&shared, &master, number);
     })?);
     Ok(true)

@@ -19,6 +19,8 @@ use crate::shortage;
 
 /// How long it may take to notice that nobody wants this any more.
 const NOTICE: Duration = Duration::from_millis(100);
+/// How long one attempt may take to reach it; a server that stops waits for no longer.
+const CONNECTING: Duration = Duration::from_secs(5);
 /// The longest line that is an answer.
 const LONGEST_LINE: usize = 64 * 1024;
 /// The length of the mark at the end of a snapshot.
@@ -247,7 +249,7 @@ impl<'s> Wire<'s> {
         let addresses = addresses.map_err(|error| error.to_string())?;
         let mut reason = String::from("it has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(&address, patience) {
+            match TcpStream::connect_timeout(&address, patience.min(CONNECTING)) {
                 Ok(stream) => {
                     let prepared = stream
                         .set_nodelay(true)
