@@ -58,6 +58,14 @@ impl Client {
         self.command(&command.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// Why such a command is refused; panics if it is not.
+    #[track_caller]
+    pub fn error_of(&mut self, command: &str) -> String {
+        let reply = self.line(command);
+        assert!(reply.is_error(), "{command}: {reply:?}");
+        reply.text()
+    }
+
     /// Switches the connection to RESP3.
     pub fn resp3(&mut self) -> Value {
         self.command(&["HELLO", "3"])

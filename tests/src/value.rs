@@ -85,6 +85,11 @@ impl Value {
         }
     }
 
+    /// The same as text; empty for all other kinds.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(self.as_bytes().unwrap_or_default()).into_owned()
+    }
+
     /// The text of a double, or of what RESP2 sends in its place.
     pub fn as_f64(&self) -> Option<f64> {
         std::str::from_utf8(self.as_bytes()?).ok()?.parse().ok()

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cairn_tests::client::{Client, Value};
+use cairn_tests::client::Value;
 use cairn_tests::ending::Ending;
 use cairn_tests::nemesis::{ClusterClient, Reached, slot};
 use cairn_tests::server::{Launch, Server, cairn_binary};
@@ -98,16 +98,6 @@ fn settle(node: &Server) -> String {
     status
 }
 
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-fn error_of(client: &mut Client, line: &str) -> String {
-    let reply = client.line(line);
-    assert!(reply.is_error(), "{line}: {reply:?}");
-    text(&reply)
-}
-
 fn client(nodes: &[Server]) -> ClusterClient {
     ClusterClient::new(nodes.iter().map(Server::addr).collect(), PATIENCE)
 }
@@ -145,7 +135,7 @@ fn number_of(node: &Server) -> Option<i64> {
     let told = node.client().line("CAIRN.CLUSTER WHOAMI");
     let told = told.into_items().expect("fields");
     let fields: Vec<&[Value]> = told.chunks_exact(2).collect();
-    let found = fields.iter().find(|pair| text(&pair[0]) == "node");
+    let found = fields.iter().find(|pair| pair[0].text() == "node");
     found.and_then(|pair| pair[1].as_int())
 }
 
@@ -162,7 +152,7 @@ fn a_server_alone_knows_no_cluster() {
         "CAIRN.CLUSTER WHOAMI",
         "CAIRN.CLUSTER STATUS",
     ] {
-        let told = error_of(&mut client, line);
+        let told = client.error_of(line);
         assert_eq!(
             told, "ERR This instance has cluster support disabled",
             "{line}"
@@ -182,14 +172,14 @@ fn a_server_alone_knows_no_cluster() {
 fn a_node_in_no_cluster_says_so_as_redis_does() {
     let node = launch().start();
     let mut client = node.client();
-    let info = text(&client.line("CLUSTER INFO"));
+    let info = client.line("CLUSTER INFO").text();
     assert!(
         info.starts_with("cluster_state:fail\r\ncluster_slots_assigned:0\r\n"),
         "{info}"
     );
     assert!(info.contains("cluster_known_nodes:1\r\n"), "{info}");
-    let nodes = text(&client.line("CLUSTER NODES"));
-    let name = text(&client.line("CLUSTER MYID"));
+    let nodes = client.line("CLUSTER NODES").text();
+    let name = client.line("CLUSTER MYID").text();
     let port = node.port();
     let line = format!("{name} 127.0.0.1:{port}@");
     assert!(
@@ -198,34 +188,38 @@ fn a_node_in_no_cluster_says_so_as_redis_does() {
     );
     assert_eq!(client.line("CLUSTER SLOTS").items(), Some(&[][..]));
     assert_eq!(client.line("CLUSTER LINKS").items(), Some(&[][..]));
+    assert_eq!(client.error_of("GET a"), "CLUSTERDOWN Hash slot not served");
     assert_eq!(
-        error_of(&mut client, "GET a"),
-        "CLUSTERDOWN Hash slot not served"
-    );
-    assert_eq!(
-        error_of(&mut client, "SELECT 1"),
+        client.error_of("SELECT 1"),
         "ERR SELECT is not allowed in cluster mode"
     );
     assert_eq!(client.line("SELECT 0"), Value::ok());
     for line in ["ASKING", "READONLY", "READWRITE"] {
         assert_eq!(client.line(line), Value::ok(), "{line}");
     }
-    assert!(text(&client.line("INFO cluster")).contains("cluster_enabled:1"));
-    assert!(text(&client.line("INFO server")).contains("redis_mode:cluster"));
-    let told = error_of(&mut client, "CAIRN.CLUSTER STATUS");
-    assert!(told.contains("belongs to no cluster yet"), "{told}");
-    assert_eq!(
-        error_of(&mut client, "CLUSTER REPLICAS x"),
-        "ERR Unknown node x"
+    assert!(
+        client
+            .line("INFO cluster")
+            .text()
+            .contains("cluster_enabled:1")
     );
+    assert!(
+        client
+            .line("INFO server")
+            .text()
+            .contains("redis_mode:cluster")
+    );
+    let told = client.error_of("CAIRN.CLUSTER STATUS");
+    assert!(told.contains("belongs to no cluster yet"), "{told}");
+    assert_eq!(client.error_of("CLUSTER REPLICAS x"), "ERR Unknown node x");
     assert_eq!(
-        error_of(&mut client, "CLUSTER COUNTKEYSINSLOT 16384"),
+        client.error_of("CLUSTER COUNTKEYSINSLOT 16384"),
         "ERR Invalid slot"
     );
-    let told = error_of(&mut client, "CLUSTER GETKEYSINSLOT 1 -1");
+    let told = client.error_of("CLUSTER GETKEYSINSLOT 1 -1");
     assert_eq!(told, "ERR Invalid slot or number of keys");
     assert_eq!(client.line("CLUSTER KEYSLOT foo"), Value::Int(12182));
-    let told = error_of(&mut client, "CLUSTER MEET 127.0.0.1 7001");
+    let told = client.error_of("CLUSTER MEET 127.0.0.1 7001");
     assert!(told.contains("cairn cluster add-node"), "{told}");
 }
 
@@ -301,7 +295,7 @@ fn clients_are_shown_the_cluster_alike_by_all_nodes() {
     );
     let names: BTreeSet<String> = nodes
         .iter()
-        .map(|node| text(&node.client().line("CLUSTER MYID")))
+        .map(|node| node.client().line("CLUSTER MYID").text())
         .collect();
     assert_eq!(names.len(), 3);
     until("all nodes tell the same", || {
@@ -311,12 +305,12 @@ fn clients_are_shown_the_cluster_alike_by_all_nodes() {
     });
     for node in &nodes {
         let mut client = node.client();
-        let info = text(&client.line("CLUSTER INFO"));
+        let info = client.line("CLUSTER INFO").text();
         assert!(
             info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384"),
             "{info}"
         );
-        let listed = text(&client.line("CLUSTER NODES"));
+        let listed = client.line("CLUSTER NODES").text();
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert_eq!(listed.matches("myself").count(), 1, "{listed}");
         assert!(names.iter().all(|name| listed.contains(name)), "{listed}");
@@ -344,18 +338,18 @@ fn clients_are_shown_the_cluster_alike_by_all_nodes() {
         .line(&format!("CLUSTER GETKEYSINSLOT {at} 5"));
     assert_eq!(listed.items(), Some(&[Value::bulk("key:7")][..]));
     let mut there = nodes[leader].client();
-    let told = error_of(&mut there, "MOVE key:7 1");
+    let told = there.error_of("MOVE key:7 1");
     assert_eq!(told, "ERR MOVE is not allowed in cluster mode");
-    let told = error_of(&mut there, "SWAPDB 0 1");
+    let told = there.error_of("SWAPDB 0 1");
     assert_eq!(told, "ERR SWAPDB is not allowed in cluster mode");
-    let told = error_of(&mut there, "COPY key:7 {key:7}2 DB 1");
+    let told = there.error_of("COPY key:7 {key:7}2 DB 1");
     assert_eq!(
         told,
         "ERR Copying to another database is not allowed in cluster mode"
     );
     let elsewhere = nodes[(leader + 1) % 3].client().line("GET key:7");
     let moved = format!("MOVED {at} {}", nodes[leader].addr());
-    assert_eq!(text(&elsewhere), moved);
+    assert_eq!(elsewhere.text(), moved);
     let said = done(&["check", "--node", &nodes[0].addr()]);
     assert_eq!(said.matches("hold the same").count(), 5, "{said}");
 }

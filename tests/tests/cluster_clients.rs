@@ -48,17 +48,6 @@ fn key_of(cluster: &Cluster, node: usize) -> String {
     led_by(cluster, node).expect("the node leads something")
 }
 
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-#[track_caller]
-fn error_of(client: &mut Client, line: &str) -> String {
-    let reply = client.line(line);
-    assert!(reply.is_error(), "{line}: {reply:?}");
-    text(&reply)
-}
-
 /// What a program says, and complains about.
 fn said_by(mut command: Command) -> String {
     let output = command.output().expect("it runs");
@@ -187,15 +176,15 @@ fn a_node_that_may_have_been_deposed_lists_no_keys() {
     // It was told just now that it leads; soon that proves nothing.
     thread::sleep(Duration::from_millis(1500));
     for walk in &walks {
-        let told = error_of(&mut client, walk);
+        let told = client.error_of(walk);
         assert!(told.starts_with("CLUSTERDOWN "), "{walk}: {told}");
     }
     let told = client.command(&in_script);
-    assert!(text(&told).contains("CLUSTERDOWN "), "{told:?}");
+    assert!(told.text().contains("CLUSTERDOWN "), "{told:?}");
     client.line("MULTI");
     client.line("DBSIZE");
     let done = client.line("EXEC");
-    let told = done.items().map(|items| text(&items[0]));
+    let told = done.items().map(|items| items[0].text());
     assert!(
         told.is_some_and(|told| told.starts_with("CLUSTERDOWN ")),
         "{done:?}"
@@ -215,13 +204,13 @@ fn nodes_tell_of_their_connections() {
     assert_eq!(links.len(), 2, "{links:?}");
     for link in links {
         let fields = link.items().expect("a map");
-        assert_eq!(text(&fields[0]), "direction");
+        assert_eq!(fields[0].text(), "direction");
         let since = fields[5].as_int().expect("milliseconds");
         let now = std::time::UNIX_EPOCH.elapsed().expect("a time").as_millis() as i64;
         assert!((now - 120_000..=now).contains(&since), "{since} {now}");
     }
     let count = |client: &mut Client, name: &str| -> u64 {
-        let info = text(&client.line("CLUSTER INFO"));
+        let info = client.line("CLUSTER INFO").text();
         let line = info.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.strip_prefix(':'))
             .expect(name)
@@ -480,7 +469,7 @@ fn what_a_client_waits_for_through_another_node_is_popped_for_nobody_else() {
     let (near_node, far_node) = (cluster.fleet.node(0), cluster.fleet.node(1));
     let mut pusher = far_node.client();
     let waiting_there = |pusher: &mut Client| {
-        let info = text(&pusher.line("INFO clients"));
+        let info = pusher.line("INFO clients").text();
         info.contains("blocked_clients:1")
     };
     // Its client goes: what is pushed then stays.
@@ -521,7 +510,7 @@ fn what_a_client_waits_for_through_another_node_is_popped_for_nobody_else() {
             began.elapsed()
         );
         match with_error {
-            true => assert!(text(&reply).starts_with("UNBLOCKED "), "{reply:?}"),
+            true => assert!(reply.text().starts_with("UNBLOCKED "), "{reply:?}"),
             false => assert!(reply.is_null(), "{reply:?}"),
         }
         assert_eq!(
@@ -533,7 +522,7 @@ fn what_a_client_waits_for_through_another_node_is_popped_for_nobody_else() {
     let mut pipeline = near_node.client();
     pipeline.send(&["PING"]);
     pipeline.send(&["BLPOP", &far, "10"]);
-    assert_eq!(text(&pipeline.receive()), "PONG");
+    assert_eq!(pipeline.receive().text(), "PONG");
     pusher.command(&["RPUSH", &far, "y"]);
     let popped = pipeline.receive();
     assert_eq!(
@@ -548,7 +537,9 @@ fn transactions_take_scripts_and_functions_to_other_nodes() {
     let far = key_of(&cluster, 1);
     let mut client = cluster.fleet.node(0).client();
     // By its text, since it is known here alone.
-    let sha = text(&client.command(&["SCRIPT", "LOAD", "return redis.call('incr', KEYS[1])"]));
+    let sha = client
+        .command(&["SCRIPT", "LOAD", "return redis.call('incr', KEYS[1])"])
+        .text();
     client.line("MULTI");
     client.command(&["SET", &far, "5"]);
     client.command(&["EVALSHA", &sha, "1", &far]);
@@ -573,7 +564,7 @@ fn transactions_take_scripts_and_functions_to_other_nodes() {
         client.command(&["SET", &key, "v"]);
         client.line("FUNCTION FLUSH");
         let done = client.line("EXEC");
-        let told = done.items().map(|items| text(&items[1]));
+        let told = done.items().map(|items| items[1].text());
         assert!(
             told.is_some_and(|told| told.contains("together with keys")),
             "{done:?}"

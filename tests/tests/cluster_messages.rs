@@ -28,17 +28,6 @@ fn nodes(cluster: &Cluster) -> impl Iterator<Item = &Server> {
     (0..cluster.fleet.len()).map(|node| cluster.fleet.node(node))
 }
 
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-#[track_caller]
-fn error_of(client: &mut Client, line: &str) -> String {
-    let reply = client.line(line);
-    assert!(reply.is_error(), "{line}: {reply:?}");
-    text(&reply)
-}
-
 /// A key that the node leads and does not forward.
 fn find_key(node: &Server, prefix: &str) -> Option<String> {
     let mut client = node.client();
@@ -92,7 +81,7 @@ fn messages_reach_those_who_listen_on_every_node() {
     for listener in &mut listeners {
         for expected in ["queued", "script"] {
             assert_eq!(
-                listener.receive().items().map(|it| text(&it[2])),
+                listener.receive().items().map(|it| it[2].text()),
                 Some(expected.into())
             );
         }
@@ -104,8 +93,16 @@ fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
     let cluster = found(&[]);
     let name = key_of(cluster.fleet.node(1), "channel");
     let mut elsewhere = cluster.fleet.node(0).client();
-    assert!(error_of(&mut elsewhere, &format!("SSUBSCRIBE {name}")).starts_with("MOVED "));
-    assert!(error_of(&mut elsewhere, &format!("SPUBLISH {name} x")).starts_with("MOVED "));
+    assert!(
+        elsewhere
+            .error_of(&format!("SSUBSCRIBE {name}"))
+            .starts_with("MOVED ")
+    );
+    assert!(
+        elsewhere
+            .error_of(&format!("SPUBLISH {name} x"))
+            .starts_with("MOVED ")
+    );
     let mut listener = cluster.fleet.node(1).client();
     listener.command(&["SSUBSCRIBE", &name]);
     let mut publisher = cluster.fleet.node(1).client();
@@ -132,7 +129,7 @@ fn a_channel_of_a_slot_is_heard_where_the_slot_is_led() {
     // On a busy machine the lead may have come back once before it went for good.
     until("those who listen are sent to the new leader", || {
         let reply = listener.command(&["SSUBSCRIBE", &name]);
-        reply.is_error() && text(&reply).starts_with("MOVED ")
+        reply.is_error() && reply.text().starts_with("MOVED ")
     });
     until("the new leader has those who listen", || {
         !elsewhere.command(&["SSUBSCRIBE", &name]).is_error()
@@ -146,7 +143,11 @@ fn replicas_are_read_and_never_show_the_past() {
     let tagged = |name: &str| format!("{{{key}}}{name}");
     let mut leader = cluster.fleet.node(0).client();
     let mut follower = cluster.fleet.node(1).client();
-    assert!(error_of(&mut follower, &format!("GET {key}")).starts_with("MOVED "));
+    assert!(
+        follower
+            .error_of(&format!("GET {key}"))
+            .starts_with("MOVED ")
+    );
     assert_eq!(follower.line("READONLY"), Value::ok());
     for n in 0..300 {
         let value = n.to_string();
@@ -171,10 +172,18 @@ fn replicas_are_read_and_never_show_the_past() {
     let all = follower.command(&["HGETALL", &tagged("hash")]);
     assert_eq!(all.items().map(<[Value]>::len), Some(2000));
     // Nothing is written there, and nothing else read.
-    assert!(error_of(&mut follower, &format!("SET {key} x")).starts_with("MOVED "));
-    assert!(error_of(&mut follower, &format!("EVAL x 1 {key}")).starts_with("MOVED "));
+    assert!(
+        follower
+            .error_of(&format!("SET {key} x"))
+            .starts_with("MOVED ")
+    );
+    assert!(
+        follower
+            .error_of(&format!("EVAL x 1 {key}"))
+            .starts_with("MOVED ")
+    );
     let unknown = "f".repeat(40);
-    let unknown = error_of(&mut follower, &format!("EVALSHA {unknown} 1 {key}"));
+    let unknown = follower.error_of(&format!("EVALSHA {unknown} 1 {key}"));
     assert!(unknown.starts_with("MOVED "), "{unknown}");
     // A database that is emptied is empty there, too.
     assert_eq!(leader.line("FLUSHALL"), Value::ok());
@@ -184,10 +193,18 @@ fn replicas_are_read_and_never_show_the_past() {
     // Nor is it read by a client that is to be told of changes.
     follower.resp3();
     follower.line("CLIENT TRACKING ON");
-    assert!(error_of(&mut follower, &format!("GET {key}")).starts_with("MOVED "));
+    assert!(
+        follower
+            .error_of(&format!("GET {key}"))
+            .starts_with("MOVED ")
+    );
     follower.line("CLIENT TRACKING OFF");
     assert_eq!(follower.line("READWRITE"), Value::ok());
-    assert!(error_of(&mut follower, &format!("GET {key}")).starts_with("MOVED "));
+    assert!(
+        follower
+            .error_of(&format!("GET {key}"))
+            .starts_with("MOVED ")
+    );
 }
 
 #[test]
@@ -207,24 +224,34 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     let tagged = |name: &str| format!("{{{far}}}{name}");
     // A transaction goes as a whole.
     client.line("MULTI");
-    assert_eq!(text(&client.command(&["INCR", far])), "QUEUED");
+    assert_eq!(client.command(&["INCR", far]).text(), "QUEUED");
     client.command(&["HSET", &tagged("h"), "f", "v"]);
     let done = client.line("EXEC");
     assert_eq!(done.items(), Some(&[Value::Int(1), Value::Int(1)][..]));
     client.line("MULTI");
     client.command(&["SET", far, "x"]);
     client.command(&["SET", &keys[2], "x"]);
-    assert!(error_of(&mut client, "EXEC").starts_with("CROSSSLOT "));
+    assert!(client.error_of("EXEC").starts_with("CROSSSLOT "));
     assert_eq!(client.command(&["GET", far]), Value::bulk("1"));
-    assert!(error_of(&mut client, &format!("MGET {far} {}", keys[2])).starts_with("CROSSSLOT "));
-    assert!(error_of(&mut client, &format!("WATCH {far}")).contains("not watched"));
+    assert!(
+        client
+            .error_of(&format!("MGET {far} {}", keys[2]))
+            .starts_with("CROSSSLOT ")
+    );
+    assert!(
+        client
+            .error_of(&format!("WATCH {far}"))
+            .contains("not watched")
+    );
     // So does a script, which need not be known there.
     let incr = "return redis.call('incrby', KEYS[1], ARGV[1])";
     assert_eq!(
         client.command(&["EVAL", incr, "1", far, "5"]),
         Value::Int(6)
     );
-    let sha = text(&client.command(&["SCRIPT", "LOAD", "return redis.call('get', KEYS[1])"]));
+    let sha = client
+        .command(&["SCRIPT", "LOAD", "return redis.call('get', KEYS[1])"])
+        .text();
     assert_eq!(
         client.command(&["EVALSHA", &sha, "1", far]),
         Value::bulk("6")
@@ -235,7 +262,7 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     assert_eq!(own, Value::error("MOVED 1 x"));
     assert_eq!(client.command(&["GET", far]), Value::bulk("7"));
     let unknown = "f".repeat(40);
-    let unknown = error_of(&mut client, &format!("EVALSHA {unknown} 1 {far}"));
+    let unknown = client.error_of(&format!("EVALSHA {unknown} 1 {far}"));
     assert!(unknown.starts_with("NOSCRIPT "), "{unknown}");
     // Who waits for a key, for longer than it is asked for at once.
     let waiting = thread::spawn({
@@ -267,13 +294,13 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     client.line("ACL SETUSER ada on nopass ~* +@all");
     let mut ada = cluster.fleet.node(0).client();
     assert_eq!(ada.line("AUTH ada x"), Value::ok());
-    assert!(error_of(&mut ada, &format!("GET {far}")).contains("no user ada"));
+    assert!(ada.error_of(&format!("GET {far}")).contains("no user ada"));
     cluster
         .fleet
         .node(1)
         .client()
         .line("ACL SETUSER ada on nopass ~nothing +@all");
-    assert!(error_of(&mut ada, &format!("GET {far}")).starts_with("NOPERM "));
+    assert!(ada.error_of(&format!("GET {far}")).starts_with("NOPERM "));
 }
 
 #[test]
@@ -288,7 +315,7 @@ fn a_forwarded_write_is_not_done_twice_when_its_leader_dies() {
             cluster.fleet.kill(1);
         }
         let reply = client.command(&["INCR", &counter]);
-        match (reply.as_int(), text(&reply)) {
+        match (reply.as_int(), reply.text()) {
             (Some(_), _) => certain += 1,
             (None, why) if why.starts_with("INDOUBT ") => in_doubt += 1,
             (None, why) => assert!(
@@ -298,7 +325,7 @@ fn a_forwarded_write_is_not_done_twice_when_its_leader_dies() {
         }
     }
     let counted = client.command(&["GET", &counter]);
-    let counted: i64 = text(&counted).parse().expect("a number");
+    let counted: i64 = counted.text().parse().expect("a number");
     assert!(certain >= 100, "{certain}");
     assert!(
         (certain..=certain + in_doubt).contains(&counted),
@@ -373,7 +400,7 @@ fn functions_are_the_same_on_all_nodes() {
         assert_eq!(client.line("FCALL seven 0"), Value::Int(7));
         let another = code.replace("return 7", "return 8");
         let refused = client.command(&["FUNCTION", "LOAD", &another]);
-        assert!(text(&refused).contains("already exists"), "{refused:?}");
+        assert!(refused.text().contains("already exists"), "{refused:?}");
     }
     let key = key_of(cluster.fleet.node(1), "key");
     let moved = cluster
@@ -381,7 +408,7 @@ fn functions_are_the_same_on_all_nodes() {
         .node(0)
         .client()
         .command(&["FCALL", "put", "1", &key, "v"]);
-    assert!(text(&moved).starts_with("MOVED "), "{moved:?}");
+    assert!(moved.text().starts_with("MOVED "), "{moved:?}");
     // A node that was away learns what has changed.
     cluster.fleet.kill(2);
     let eight = code.replace("return 7", "return 8");
@@ -403,13 +430,17 @@ fn functions_are_the_same_on_all_nodes() {
         until("it is deleted", || {
             let reply = node.client().line("FUNCTION DELETE lib");
             assert!(
-                reply == Value::ok() || text(&reply).starts_with("TRYAGAIN "),
+                reply == Value::ok() || reply.text().starts_with("TRYAGAIN "),
                 "{reply:?}"
             );
             reply == Value::ok()
         });
     }
     for node in nodes(&cluster) {
-        assert!(error_of(&mut node.client(), "FCALL seven 0").contains("Function not found"));
+        assert!(
+            node.client()
+                .error_of("FCALL seven 0")
+                .contains("Function not found")
+        );
     }
 }

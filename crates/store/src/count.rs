@@ -192,7 +192,8 @@ impl Store {
         if !self.counts().may_have_grown(region, index) {
             return Ok(());
         }
-        let walk = Walk::in_background(self, region, index, region.slots().start);
+        // What is young has come lately. It is not worth being drained for this: there will be another look.
+        let walk = Walk::of_stored(self, region, index);
         if count_in_time(&txn, walk)?.is_none() {
             self.count_all(region, index)?;
         }

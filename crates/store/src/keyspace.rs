@@ -121,7 +121,20 @@ impl Walk {
         let (_, upper) = region.bounds(index);
         let mut lower = Vec::new();
         row::slot_prefix(&mut lower, index, slot);
-        let rows = |family| store.engine().background_rows(family, &lower, &upper);
+        Walk::over(store, |family| {
+            store.engine().background_rows(family, &lower, &upper)
+        })
+    }
+
+    /// The same as RocksDB has them: what was changed in the last seconds does not show, and need not be drained first.
+    pub(crate) fn of_stored(store: &Store, region: &Region, index: u64) -> Walk {
+        let (lower, upper) = region.bounds(index);
+        Walk::over(store, |family| {
+            store.engine().stored_rows(family, &lower, &upper)
+        })
+    }
+
+    fn over(store: &Store, rows: impl Fn(Family) -> Rows) -> Walk {
         let legacy = store
             .may_have_legacy()
             .then(|| LegacyRows::new(rows(Family::Data)));
