@@ -1,7 +1,8 @@
 """The servers that are compared: those started here, and peers that run already.
 
 Only one of the servers started here runs at a time; the others are stopped (SIGSTOP). So what a server puts
-off, a compaction or a rewrite of its log, it pays for itself, in its own next measurement.
+off, a compaction or a rewrite of its log, it does in its own time. The clock goes on while it is stopped: what has become
+due by then is done before the next measurement, for which it has a second (`measure.settle`).
 """
 
 import os

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from plan import CLIENTS, Measurement
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 MICROSECONDS = 1_000_000
+
+# How long a server that was woken up may do what has become due while it was stopped, and what is no work.
+SETTLE_SECONDS = 1.0
+LOOK_SECONDS = 0.1
+IDLE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ def measure(server: Contestant, measurement: Measurement, requests: int, seconds
     """Never takes much longer than `seconds`. A server that did not finish may still be busy: it is started anew."""
     try:
         with server.awake():
+            settle(server.pid)
             server.fill(measurement, requests)
             result = benchmark(server, measurement, requests, seconds)
     except subprocess.TimeoutExpired:
@@ -81,6 +88,18 @@ def measure(server: Contestant, measurement: Measurement, requests: int, seconds
         server.restart()
         return Failure("the server crashed")
     return result
+
+
+def settle(pid: int | None):
+    """Waits until a server does nothing of its own accord. Had it not been stopped, it would have done that earlier."""
+    until = time.monotonic() + SETTLE_SECONDS
+    before = cpu_seconds(pid)
+    while before is not None and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+        now = cpu_seconds(pid)
+        if now is None or now - before <= IDLE_SECONDS:
+            return
+        before = now
 
 
 def benchmark(server: Contestant, measurement: Measurement, requests: int, seconds: float) -> Sample | Failure:

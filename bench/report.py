@@ -216,7 +216,8 @@ Made by `make bench`: redis-benchmark with {plan.CLIENTS} clients on loopback, v
 {plan.KEYS:,} random keys. Cairn runs with `--sync everysec`, redis-server with an append-only file synced every second, unless
 said otherwise. Rounds: {rounds}, the servers in alternating order; as many requests as take redis-server
 {seconds} s (pops at most {plan.MOST_POPS:,}). Rates and latencies (ms) are medians; ratios are medians of the rounds'
-ratios to redis-server. CPU µs is the server's processor time per command, its background work included. A
+ratios to redis-server. While one server is measured, the other is stopped, and then has up to a second to do what has become due
+meanwhile. CPU µs is the server's processor time per command, its background work at that time included. A
 timeout shows the rate that was not reached. MSET and MGET take 10 keys; HGETALL reads one of {plan.SMALL_HASHES:,}
 hashes of {plan.SMALL_HASH_FIELDS} fields.
 """
