@@ -1,23 +1,16 @@
 //! What the store commits, as proposals to a region's Raft group.
-//!
-//! Consensus costs the same for a batch of one command as for one of hundreds, and several turns of a thread may end while one
-//! proposal is on its way. So there is one at a time for a region, and what comes meanwhile is gathered, and proposed as one
-//! batch when it has come to its end. Latches are held as ever: each turn holds its own until its changes are applied.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
-use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Family, Maxima, Underway};
+use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Maxima, Underway};
 use cairn_raft::{Node, Outcome, ReadLease};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::machine::{WRONG_EPOCH, rows_entry};
-
-/// So much need not wait until the proposal before it has come to its end: large ones cost little beside what they carry.
-const ENOUGH: usize = 256 * 1024;
 
 /// Whether the fate of a proposal is not known, although the term may go on.
 ///
@@ -26,24 +19,18 @@ const ENOUGH: usize = 256 * 1024;
 /// proposed before has come to its end (see `replicas`).
 #[derive(Default)]
 pub struct Doubt {
-    is_raised: Mutex<bool>,
+    is_raised: AtomicBool,
     raised: Notify,
 }
 
 impl Doubt {
     pub fn is_raised(&self) -> bool {
-        *self.is_raised.lock()
+        self.is_raised.load(Ordering::Acquire)
     }
 
     fn raise(&self) {
-        *self.is_raised.lock() = true;
+        self.is_raised.store(true, Ordering::Release);
         self.raised.notify_one();
-    }
-
-    /// Does something that must not be done once it is raised; none if it is.
-    fn unless_raised<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
-        let is_raised = self.is_raised.lock();
-        (!*is_raised).then(act)
     }
 
     /// Waits until it is.
@@ -54,105 +41,43 @@ impl Doubt {
 
 /// Commits to a region in one term and one epoch.
 pub struct RaftCommitter {
-    proposer: Arc<Proposer>,
-    lease: ReadLease,
-    runtime: Handle,
-}
-
-/// Brings what is committed into the log of a region.
-pub struct Proposer {
     pub raft: Arc<Node>,
     pub region: u64,
     pub term: u64,
     pub epoch: u64,
+    pub lease: ReadLease,
     pub clock: Arc<Clock>,
     pub doubt: Arc<Doubt>,
-    pub gathering: Mutex<Gathering>,
-}
-
-/// What waits to be proposed, in the order in which it came.
-#[derive(Default)]
-pub struct Gathering {
-    commits: Vec<Gathered>,
-    bytes: usize,
-    /// Proposals whose fate is not known yet.
-    under_way: usize,
-}
-
-struct Gathered {
-    batch: Batch,
-    told: oneshot::Sender<Result<(), EngineError>>,
-}
-
-impl Gathering {
-    fn add(&mut self, commit: Gathered) {
-        self.bytes += commit.batch.bytes();
-        self.commits.push(commit);
-    }
-
-    /// What is to be proposed now, as one. What changes more than keys may change what the next batch means: it stands alone.
-    fn next(&mut self) -> Option<Vec<Gathered>> {
-        if self.under_way > 0 && self.bytes < ENOUGH {
-            return None;
-        }
-        let stands_alone = |commit: &Gathered| commit.batch.has_changes_in(Family::Meta);
-        let mut bytes = 0;
-        let joined = self.commits.iter().take_while(|commit| {
-            let has_room = bytes < ENOUGH;
-            bytes += commit.batch.bytes();
-            has_room && !stands_alone(commit)
-        });
-        let count = joined.count().max(1).min(self.commits.len());
-        if count == 0 {
-            return None;
-        }
-        let rest = self.commits.split_off(count);
-        let next = std::mem::replace(&mut self.commits, rest);
-        self.bytes -= next
-            .iter()
-            .map(|commit| commit.batch.bytes())
-            .sum::<usize>();
-        self.under_way += 1;
-        Some(next)
-    }
-
-    /// A proposal has come to its end; returns what is to be proposed after it.
-    fn ended(&mut self) -> Option<Vec<Gathered>> {
-        self.under_way -= 1;
-        self.next()
-    }
-}
-
-impl RaftCommitter {
-    pub fn new(proposer: Proposer, lease: ReadLease, runtime: Handle) -> Self {
-        RaftCommitter {
-            proposer: Arc::new(proposer),
-            lease,
-            runtime,
-        }
-    }
+    pub runtime: Handle,
 }
 
 impl Committer for RaftCommitter {
     fn commit(&self, batch: Batch) -> Commit {
-        let doubt = &self.proposer.doubt;
-        if doubt.is_raised() {
+        if self.doubt.is_raised() {
             return Commit::Done(Err(EngineError::Outdated));
         }
-        let (told, fate) = oneshot::channel();
-        let next = {
-            let mut gathering = self.proposer.gathering.lock();
-            gathering.add(Gathered { batch, told });
-            gathering.next()
+        let (version, timestamp_ms) = self.clock.maxima();
+        let maxima = Maxima {
+            version,
+            timestamp_ms,
         };
-        if let Some(next) = next {
-            self.runtime.spawn(self.proposer.clone().carry(next));
-        }
-        Commit::Underway(Box::pin(Proposal {
-            fate,
-            doubt: Some(doubt.clone()),
+        let payload = rows_entry(self.region, &batch, maxima);
+        let raft = self.raft.clone();
+        let (region, term, epoch) = (self.region, self.term, self.epoch);
+        let outcome = async move { raft.propose(region, term, epoch, payload).await };
+        let mut proposal = Box::pin(Proposal {
+            outcome: Box::pin(outcome),
+            doubt: Some(self.doubt.clone()),
             runtime: self.runtime.clone(),
-        }))
+        });
+        // Now it is on its way, whoever waits for it and when: others may be proposed meanwhile. Its time limit is for
+        // the cluster's threads to look after.
+        let _context = self.runtime.enter();
+        let first = proposal.as_mut();
+        match first.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Commit::Done(result),
+            Poll::Pending => Commit::Underway(proposal),
+        }
     }
 
     fn may_read(&self) -> bool {
@@ -160,54 +85,9 @@ impl Committer for RaftCommitter {
     }
 }
 
-impl Proposer {
-    /// Proposes what was gathered, and then what has been gathered meanwhile, until there is nothing.
-    async fn carry(self: Arc<Self>, first: Vec<Gathered>) {
-        let mut next = Some(first);
-        while let Some(commits) = next {
-            let result = self.propose(&commits).await;
-            for commit in commits {
-                // Whoever waits lets go of its latches afterwards. If nobody does any more, there is doubt already.
-                commit.told.send(result.clone()).ok();
-            }
-            next = self.gathering.lock().ended();
-        }
-    }
-
-    async fn propose(&self, commits: &[Gathered]) -> Result<(), EngineError> {
-        let (version, timestamp_ms) = self.clock.maxima();
-        let maxima = Maxima {
-            version,
-            timestamp_ms,
-        };
-        let batches = commits.iter().map(|commit| &commit.batch);
-        let payload = rows_entry(self.region, batches, maxima);
-        let outcome = self
-            .raft
-            .propose(self.region, self.term, self.epoch, payload);
-        let mut outcome = std::pin::pin!(outcome);
-        // It is handed over before doubt can be raised, or not at all: who waits for all that was proposed before that proposes
-        // something behind it.
-        let handed_over = self.doubt.unless_raised(|| {
-            outcome
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-        });
-        let outcome = match handed_over {
-            None => return Err(EngineError::Outdated),
-            Some(Poll::Ready(outcome)) => outcome,
-            Some(Poll::Pending) => outcome.await,
-        };
-        if let Outcome::Unknown = outcome {
-            self.doubt.raise();
-        }
-        result(outcome)
-    }
-}
-
-/// A batch that is to be proposed, or was.
+/// A batch that was proposed.
 struct Proposal {
-    fate: oneshot::Receiver<Result<(), EngineError>>,
+    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
     /// None once it is known what became of it.
     doubt: Option<Arc<Doubt>>,
     runtime: Handle,
@@ -217,13 +97,12 @@ impl Future for Proposal {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let told = ready!(Pin::new(&mut self.fate).poll(context));
-        // Nobody is left to tell: the node ends.
-        let result = told.unwrap_or(Err(EngineError::InDoubt));
-        if let (Some(doubt), Err(EngineError::InDoubt)) = (self.doubt.take(), &result) {
+        let outcome = ready!(self.outcome.as_mut().poll(context));
+        // Whoever waits lets go of the latches afterwards.
+        if let (Some(doubt), Outcome::Unknown) = (self.doubt.take(), &outcome) {
             doubt.raise();
         }
-        Poll::Ready(result)
+        Poll::Ready(result(outcome))
     }
 }
 
@@ -261,28 +140,24 @@ mod tests {
 
     use super::*;
 
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-    }
-
-    type Told = oneshot::Sender<Result<(), EngineError>>;
-
-    fn proposed(runtime: &Handle) -> (Told, Pin<Box<Proposal>>, Arc<Doubt>) {
+    fn proposed(
+        outcome: impl Future<Output = Outcome> + Send + 'static,
+        runtime: &Handle,
+    ) -> (Pin<Box<Proposal>>, Arc<Doubt>) {
         let doubt: Arc<Doubt> = Arc::default();
-        let (told, fate) = oneshot::channel();
         let proposal = Proposal {
-            fate,
+            outcome: Box::pin(outcome),
             doubt: Some(doubt.clone()),
             runtime: runtime.clone(),
         };
-        (told, Box::pin(proposal), doubt)
+        (Box::pin(proposal), doubt)
     }
 
     #[test]
     fn a_lead_ends_with_what_nobody_knows() {
-        let runtime = runtime();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let applied = |response: &'static [u8]| Outcome::Applied {
             index: 1,
             response: Bytes::from_static(response),
@@ -295,78 +170,15 @@ mod tests {
             (Outcome::TooLarge, "Err(TooLarge)"),
         ];
         for (outcome, expected) in known {
-            let (told, proposal, doubt) = proposed(runtime.handle());
-            told.send(result(outcome)).unwrap();
+            let (proposal, doubt) = proposed(async { outcome }, runtime.handle());
             assert_eq!(format!("{:?}", proposal.wait()), expected);
             assert!(!doubt.is_raised(), "{expected}");
         }
-        let (told, proposal, doubt) = proposed(runtime.handle());
-        told.send(result(Outcome::Unknown)).unwrap();
+        let (proposal, doubt) = proposed(async { Outcome::Unknown }, runtime.handle());
         assert!(matches!(proposal.wait(), Err(EngineError::InDoubt)));
         assert!(doubt.is_raised());
-        let (told, proposal, doubt) = proposed(runtime.handle());
-        drop(told);
-        assert!(matches!(proposal.wait(), Err(EngineError::InDoubt)));
-        assert!(doubt.is_raised(), "who should tell is gone");
-        let (_told, proposal, doubt) = proposed(runtime.handle());
+        let (proposal, doubt) = proposed(std::future::pending(), runtime.handle());
         drop(proposal);
         assert!(doubt.is_raised(), "it may still be applied");
-        assert_eq!(doubt.unless_raised(|| ()), None);
-    }
-
-    fn gathered(family: Family, bytes: usize) -> Gathered {
-        let mut batch = Batch::new();
-        batch.put(family, b"k", vec![0; bytes - 1]);
-        let (told, _) = oneshot::channel();
-        Gathered { batch, told }
-    }
-
-    #[test]
-    fn what_comes_meanwhile_is_proposed_as_one() {
-        let count = |next: Option<Vec<Gathered>>| next.map(|commits| commits.len());
-        let mut gathering = Gathering::default();
-        assert_eq!(count(gathering.next()), None);
-        gathering.add(gathered(Family::Data, 10));
-        assert_eq!(count(gathering.next()), Some(1));
-        for _ in 0..3 {
-            gathering.add(gathered(Family::Data, 10));
-            assert_eq!(count(gathering.next()), None, "one is under way");
-        }
-        assert_eq!(count(gathering.ended()), Some(3));
-        assert_eq!(count(gathering.ended()), None);
-
-        // What is large does not wait.
-        gathering.add(gathered(Family::Data, 10));
-        assert_eq!(count(gathering.next()), Some(1));
-        gathering.add(gathered(Family::Data, 10));
-        gathering.add(gathered(Family::Data, ENOUGH));
-        gathering.add(gathered(Family::Data, 10));
-        assert_eq!(count(gathering.next()), Some(2));
-        assert_eq!(count(gathering.ended()), None, "another is under way");
-        assert_eq!(count(gathering.ended()), Some(1));
-        assert_eq!(count(gathering.ended()), None);
-        assert_eq!(gathering.bytes, 0);
-    }
-
-    #[test]
-    fn what_changes_more_than_keys_stands_alone_in_its_place() {
-        let mut gathering = Gathering::default();
-        for family in [
-            Family::Meta,
-            Family::Data,
-            Family::Data,
-            Family::Meta,
-            Family::Meta,
-            Family::Data,
-        ] {
-            gathering.add(gathered(family, 10));
-        }
-        let mut counts = Vec::new();
-        let mut next = gathering.next();
-        while let Some(commits) = next {
-            counts.push(commits.len());
-            next = gathering.ended();
-        }
-        assert_eq!(counts, [1, 2, 1, 1, 1]);
     }
 }
