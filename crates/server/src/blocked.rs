@@ -387,6 +387,16 @@ impl Blocked {
         }
     }
 
+    /// Tells all who wait to write that they cannot: another server decides what there is from now on.
+    pub fn refuse_writers(&self) {
+        const REFUSAL: &[u8] = b"-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n";
+        let waiting = self.waiting.lock();
+        let all = waiting.values().flat_map(BTreeMap::values);
+        for waiter in all.filter(|waiter| waiter.command.is_write()) {
+            waiter.end_waiting(Ending::Served(REFUSAL.to_vec()));
+        }
+    }
+
     /// Has everyone try again.
     pub fn retry_all(&self) {
         let waiting = self.waiting.lock();

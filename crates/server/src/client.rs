@@ -138,10 +138,15 @@ impl Client {
         Mark::set(&self.is_busy)
     }
 
+    /// Whether a command of its runs for long.
+    pub fn is_at_work(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
     /// Whether it is up to the client that nothing happens, and has been for so long.
     pub fn is_idle(&self, milliseconds: u64) -> bool {
         let is_waited_for = self.is_blocked()
-            || self.is_busy.load(Ordering::Relaxed)
+            || self.is_at_work()
             || self.is_subscriber()
             || self.is_replica()
             || self.is_master();

@@ -270,6 +270,14 @@ impl Config {
         found
     }
 
+    /// Whom the server follows from now on, which no parameter can say.
+    pub fn note_master(&self, text: &str) {
+        if let Some(at) = find(b"replicaof") {
+            // It is text, whatever it is.
+            let _ = self.values.write().set(at, text.as_bytes());
+        }
+    }
+
     /// Sets all of the parameters, or none. Where to listen is for `relisten` to change, which may fail.
     pub fn set(
         &self,

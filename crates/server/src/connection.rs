@@ -35,6 +35,7 @@ use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
 use crate::turn::{self, Outcome, Worker};
+use crate::upstream;
 
 /// Room made for each read.
 const READ_SIZE: usize = 16 * 1024;
@@ -236,6 +237,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.look_ahead(&mut requests) {
                 Ok(Parsed::Complete { consumed }) => {
                     let words = requests.next();
+                    if self.session.is_master && self.session.client.is_killed() {
+                        // It is followed no more, and what comes from it is not to be done.
+                        return Err(Gone);
+                    }
                     if !words.is_empty() {
                         // The input is lent to the command while it runs.
                         let input = std::mem::take(&mut self.input);
@@ -540,6 +545,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let Err(reason) = outcome.wait().await else {
                 continue;
             };
+            if self.session.is_master {
+                upstream::lose(&self.session.server, &reason);
+            }
             for untrue in replies.iter().flatten() {
                 let moved = match untrue.slot {
                     Some(slot) if turn::says_undone(&reason) => {
@@ -594,7 +602,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.session.server.pause.holds(command, writes) {
                 self.wait_for_pause(command, writes).await?;
                 // What it may do may have changed meanwhile.
-                admitted = self.guard(command, &args).map(|()| command);
+                admitted = self.admit(&args);
             }
         }
         match admitted {
@@ -605,6 +613,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Err(Gone);
             }
             Err(error) => {
+                if self.session.is_master {
+                    let name = String::from_utf8_lossy(args[0]);
+                    tracing::error!(
+                        "{name}, from the server that is followed, was not run: {error}"
+                    );
+                }
                 let teller = command::who_tells(&args, &error);
                 let error = self.refuse_in_transaction(&args, error);
                 self.write_reply(error_reply(error))?;
@@ -805,7 +819,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.check_route(command, args)?;
         }
         let running = &self.session.server.scripts.running;
-        if running.is_busy() && !command.has(Flag::AllowBusy) {
+        // What the server says that is followed is not to be left out: latches keep it apart from the script.
+        if running.is_busy() && !command.has(Flag::AllowBusy) && !self.session.is_master {
             running.check_busy()?;
         }
         Ok(command)
@@ -815,6 +830,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn check_shortages(&self, command: &Command) -> Result<(), Error> {
         let shortages = &self.session.server.shortages;
+        if !command.has(Flag::Loading) {
+            shortages.check_loading()?;
+        }
         if command.has(Flag::DenyOom) {
             shortages.check_room()?;
         }
@@ -883,7 +901,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether a command that has waited may not run any more.
     fn denied_meanwhile(&self, command: &Command, args: &Args<'_>) -> Option<Error> {
-        if self.session.user().may_do_everything() || self.session.is_master {
+        if self.session.is_master {
+            return None;
+        }
+        let shortages = &self.session.server.shortages;
+        if shortages.are_any()
+            && command.has(Flag::Write)
+            && let Err(error) = shortages.check_read_only()
+        {
+            return Some(error);
+        }
+        if self.session.user().may_do_everything() {
             return None;
         }
         self.check_permission(command, args).err()

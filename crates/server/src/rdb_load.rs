@@ -74,15 +74,23 @@ impl Loading {
                 key: None,
                 libraries: Vec::new(),
                 keys: 0,
-                keeps_expired: false,
+                stream_database: 0,
+                is_wanted: None,
             },
         })
     }
 
-    /// What has expired is kept, since whoever has sent the file will say when it is to go.
-    pub fn keep_expired(mut self) -> Loading {
-        self.target.keeps_expired = true;
+    /// It comes from a server that is followed for as long as that is wanted. What has expired is kept, since that server will say
+    /// when it is to go.
+    pub fn from_master(mut self, is_wanted: Box<dyn Fn() -> bool>) -> Loading {
+        self.target.is_wanted = Some(is_wanted);
         self
+    }
+
+    /// The database that the stream behind the file is about, until it says otherwise: a server that follows another tells
+    /// what it is told, which may have begun long ago.
+    pub fn stream_database(&self) -> u32 {
+        self.target.stream_database
     }
 
     /// Takes the next bytes of the file in, and tells whether it was at its end. On a thread that may block.
@@ -122,8 +130,9 @@ struct Target {
     key: Option<Key>,
     libraries: Vec<Vec<u8>>,
     keys: u64,
-    /// Another server decides what has expired.
-    keeps_expired: bool,
+    stream_database: u32,
+    /// Whether it is still to be loaded, if another server decides what there is.
+    is_wanted: Option<Box<dyn Fn() -> bool>>,
 }
 
 /// The key whose value is being read.
@@ -138,6 +147,10 @@ struct Key {
 impl Target {
     fn take(&mut self, part: Part<'_>) -> Result<(), Failure> {
         match part {
+            Part::Remark(b"repl-stream-db", number) => {
+                let number = std::str::from_utf8(number).ok();
+                self.stream_database = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+            }
             Part::Remark(..) | Part::Sizes(..) => {}
             Part::Library(code) => self.libraries.push(code.to_vec()),
             Part::Database(number) => self.select(number)?,
@@ -166,7 +179,7 @@ impl Target {
     }
 
     fn begin_key(&mut self, name: &[u8], kind: Kind, expire_ms: u64) {
-        let is_past = expire_ms != 0 && expire_ms < self.txn.now_ms() && !self.keeps_expired;
+        let is_past = expire_ms != 0 && expire_ms < self.txn.now_ms() && self.is_wanted.is_none();
         self.key = (!is_past).then(|| Key {
             name: name.to_vec(),
             kind,
@@ -209,6 +222,16 @@ impl Target {
         }
     }
 
+    /// With the latch of everything, if there is something to be committed: others who write since it is not are behind that.
+    fn check_wanted(&self) -> Result<()> {
+        match &self.is_wanted {
+            Some(is_wanted) if !is_wanted() => {
+                Err(Error::fixed("ERR it is not to be followed any more"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn be_alone(&mut self) {
         if self.held.is_none() {
             let latches = self.store.latches();
@@ -218,6 +241,7 @@ impl Target {
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.check_wanted()?;
         let result = self.store.commit_blocking(&mut self.txn);
         self.held = None;
         let database = self.txn.database();
@@ -236,6 +260,7 @@ impl Target {
         for library in libraries.iter() {
             functions::put(&mut self.txn, &library.name, &library.code);
         }
+        self.check_wanted()?;
         self.store.commit_blocking(&mut self.txn)?;
         install(server, libraries);
         Ok(())

@@ -22,6 +22,8 @@ pub enum Shortage {
     Decision = 1 << 3,
     /// It is not heard of, and what there is may be of the past.
     News = 1 << 4,
+    /// What it has is on its way, and a part of it is here.
+    Whole = 1 << 5,
 }
 
 #[derive(Default)]
@@ -86,6 +88,16 @@ impl Shortages {
         }
     }
 
+    /// For what is about the data, or about whom to follow.
+    pub fn check_loading(&self) -> Result<()> {
+        match self.has(Shortage::Whole) {
+            true => Err(Error::fixed(
+                "LOADING Redis is loading the dataset in memory",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// For what is about the data.
     pub fn check_stale(&self) -> Result<()> {
         match self.has(Shortage::News) {
@@ -108,6 +120,7 @@ pub fn look(server: &Server) {
     shortages.note(Shortage::Decision, is_read_only);
     let is_stale = upstream.is_stale() && is_no("replica-serve-stale-data");
     shortages.note(Shortage::News, is_stale);
+    shortages.note(Shortage::Whole, upstream.is_loading());
 }
 
 fn number(server: &Server, parameter: &'static str) -> u64 {

@@ -126,6 +126,12 @@ impl Upstream {
         state.master.is_some() && state.stage != Stage::Connected
     }
 
+    /// Whether a part of what it should have is on its way.
+    pub fn is_loading(&self) -> bool {
+        let state = self.state.lock();
+        state.master.is_some() && state.stage == Stage::Loading
+    }
+
     /// So much of the stream has been run, and what comes next is about this database.
     pub fn note_applied(&self, bytes: u64, database: u32) {
         self.applied.fetch_add(bytes, Ordering::Relaxed);
@@ -144,7 +150,8 @@ impl Upstream {
             return;
         };
         let patience: u64 = server.config.text("repl-timeout").parse().unwrap_or(60);
-        if client.idle_ms() > patience * 1000 {
+        // While something of it runs, nothing is read.
+        if client.idle_ms() > patience * 1000 && !client.is_at_work() {
             tracing::warn!(
                 "{}: closed, it is followed and has been silent",
                 client.peer
@@ -192,12 +199,15 @@ pub fn follow(server: &Arc<Server>, master: Master) -> Result<bool, std::io::Err
         }
         state.end();
         state.master = Some(master.clone());
+        let Master { host, port } = &master;
+        server.config.note_master(&format!("{host} {port}"));
         state.number
     };
     // What those who follow this one were told so far is not what they will be told.
     server.replication.cut();
     server.store.expirer().pause(true);
     shortage::look(server);
+    server.blocked.refuse_writers();
     let shared = server.clone();
     let mut thread = upstream.thread.lock();
     let before = thread.take();
@@ -212,6 +222,17 @@ pub fn follow(server: &Arc<Server>, master: Master) -> Result<bool, std::io::Err
     Ok(true)
 }
 
+/// Something that came from the server that is followed could not be committed. What there is differs from there by now, so
+/// everything is asked for again.
+pub fn lose(server: &Server, reason: &str) {
+    tracing::error!("what the server that is followed has said could not be done: {reason}");
+    let mut state = server.upstream.state.lock();
+    state.id = None;
+    if let Some(client) = &state.client {
+        client.kill();
+    }
+}
+
 /// REPLICAOF NO ONE: what there is stays, and clients may write.
 pub fn follow_nobody(server: &Server) {
     let mut state = server.upstream.state.lock();
@@ -219,6 +240,7 @@ pub fn follow_nobody(server: &Server) {
         return;
     }
     state.end();
+    server.config.note_master("");
     drop(state);
     server.store.expirer().pause(false);
     shortage::look(server);

@@ -224,6 +224,13 @@ impl Reader {
         Ok(Some(taken))
     }
 
+    /// Whether a file that begins like this can be read, as far as that can be told from its first nine bytes.
+    pub fn check_head(head: &[u8]) -> Result<(), Damaged> {
+        let mut reader = Reader::default();
+        reader.push(head);
+        reader.read_head().map(drop)
+    }
+
     fn read_head(&mut self) -> Result<bool, Damaged> {
         let foreign = self.damaged(Damage::Foreign);
         let begin = self.rest().len().min(MAGIC.len());

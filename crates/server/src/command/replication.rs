@@ -106,6 +106,12 @@ fn begin(session: &mut Session, place: Option<(Vec<u8>, u64)>) -> Result<Reply> 
     if session.following.is_some() {
         return Ok(unanswered());
     }
+    if session.server.upstream.is_stale() {
+        // What it has is no beginning for others; and it may be the one that asks.
+        return Err(Error::fixed(
+            "NOMASTERLINK Can't SYNC while not connected with my master",
+        ));
+    }
     let mut introduction = session.introduction.clone().unwrap_or_default();
     introduction.is_mute = place.is_none();
     session.sync = Some(Box::new(Sync {

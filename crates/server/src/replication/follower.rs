@@ -103,7 +103,9 @@ impl Follower {
     pub(super) fn is_silent_for(&self, patience: Duration) -> bool {
         // While it gets the snapshot, that is looked after by whoever sends it.
         let speaks = !self.introduction.is_mute && !self.is_at(Stage::Copying);
-        speaks && self.lag() > patience
+        // One that loads what it was sent says nothing but empty lines.
+        let silent = Duration::from_millis(self.client.idle_ms());
+        speaks && self.lag().min(silent) > patience
     }
 
     /// Where it serves clients of its own.

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use cairn_rdb::file::Progress;
+use cairn_rdb::file::{Progress, Reader};
 use cairn_store::{Patience, Request, WriteTxn, databases};
 
 use super::{Master, Stage};
 use crate::client::Client;
+use crate::interest;
 use crate::propagation::request;
 use crate::rdb_load::Loading;
 use crate::server::Server;
@@ -25,6 +26,10 @@ const CONNECTING: Duration = Duration::from_secs(5);
 const LONGEST_LINE: usize = 64 * 1024;
 /// The length of the mark at the end of a snapshot.
 const MARK: usize = 40;
+
+/// The length of the beginning of a snapshot that says what it is.
+const HEAD: usize = 9;
+const UNWANTED: &str = "it is not to be followed any more";
 
 /// Why it has ended.
 type Reason = String;
@@ -71,17 +76,18 @@ pub(super) fn follow_once(
             server.upstream.enter(number, Stage::Loading);
             // A part of a snapshot is nothing to go on from.
             server.upstream.state.lock().id = None;
+            shortage::look(server);
             let loaded = load(&mut wire);
             // Those who have come meanwhile were not told of it.
             server.replication.cut();
-            loaded?;
+            let database = loaded?;
             let mut state = server.upstream.state.lock();
             if state.number != number {
                 return Ok(());
             }
             state.id = Some(id);
             server.upstream.applied.store(offset, Ordering::Relaxed);
-            0
+            database
         }
     };
     wire.send(&server.upstream.acknowledgement())?;
@@ -174,7 +180,11 @@ fn synchronize(wire: &mut Wire<'_>) -> Result<Begun, Reason> {
     match words[..] {
         ["+CONTINUE"] => Ok(Begun::Again),
         ["+CONTINUE", id] => {
-            wire.server.upstream.state.lock().id = Some(id.to_string());
+            let mut state = wire.server.upstream.state.lock();
+            if state.number != wire.number {
+                return Err(UNWANTED.into());
+            }
+            state.id = Some(id.to_string());
             Ok(Begun::Again)
         }
         ["+FULLRESYNC", id, offset] => Ok(Begun::Anew {
@@ -185,8 +195,8 @@ fn synchronize(wire: &mut Wire<'_>) -> Result<Begun, Reason> {
     }
 }
 
-/// Makes the databases what the snapshot says.
-fn load(wire: &mut Wire<'_>) -> Result<(), Reason> {
+/// Makes the databases what the snapshot says; returns the one that the stream is about at first.
+fn load(wire: &mut Wire<'_>) -> Result<u32, Reason> {
     let server = wire.server.clone();
     let answer = wire.line()?;
     let length = answer.strip_prefix('$').ok_or_else(|| answer.clone())?;
@@ -195,9 +205,18 @@ fn load(wire: &mut Wire<'_>) -> Result<(), Reason> {
         Some(_) => u64::MAX,
         None => length.parse().map_err(|_| answer.clone())?,
     };
-    flush(&server).map_err(|error| error.to_string())?;
+    // What there is goes when it is known that there is something that can be read.
+    while wire.input.len() - wire.read < HEAD {
+        wire.receive()?;
+    }
+    let head = &wire.input[wire.read..wire.read + HEAD];
+    Reader::check_head(head).map_err(|damaged| damaged.to_string())?;
+    let number = wire.number;
+    let shared = server.clone();
+    let is_wanted = move || shared.upstream.is_wanted(number);
+    flush(&server, &is_wanted).map_err(|error| error.to_string())?;
     let loading = Loading::new(&server).map_err(|error| error.to_string())?;
-    let mut loading = loading.keep_expired();
+    let mut loading = loading.from_master(Box::new(is_wanted));
     loop {
         let piece = wire.some(left)?;
         left = left.saturating_sub(piece.len() as u64);
@@ -216,15 +235,20 @@ fn load(wire: &mut Wire<'_>) -> Result<(), Reason> {
         return Err("the snapshot does not end with its mark".into());
     }
     tracing::info!("{} keys were loaded", loading.keys());
-    Ok(())
+    Ok(loading.stream_database())
 }
 
-fn flush(server: &Server) -> cairn_store::Result<()> {
+/// Unless it has been decided otherwise while the latch was waited for: then others write already.
+fn flush(server: &Server, is_wanted: &dyn Fn() -> bool) -> cairn_store::Result<()> {
     let store = &server.store;
     let mut txn = WriteTxn::new(store.clone(), store.home().clone(), Patience::Long);
     let held = store.latches().acquire_blocking(Request::everything());
+    if !is_wanted() {
+        return Err(cairn_store::Error::fixed(UNWANTED));
+    }
     txn.begin(0);
     databases::flush(&mut txn, 0..store.database_count());
+    interest::note_changes(server, &mut txn, None, None);
     let flushed = store.commit_blocking(&mut txn);
     drop(held);
     flushed
@@ -290,7 +314,7 @@ impl<'s> Wire<'s> {
         let mut piece = [0; 64 * 1024];
         loop {
             if !self.server.upstream.is_wanted(self.number) || self.server.is_stopping() {
-                return Err("it is not to be followed any more".into());
+                return Err(UNWANTED.into());
             }
             match self.stream.read(&mut piece) {
                 Ok(0) => return Err("it has closed the connection".into()),

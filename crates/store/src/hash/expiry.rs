@@ -13,6 +13,7 @@ use cairn_engine::{Family, Rows};
 
 use super::Hash;
 use crate::collection::Collection;
+use crate::effects::Effect;
 use crate::error::Result;
 use crate::txn::{ReadTxn, WriteTxn};
 
@@ -97,7 +98,18 @@ impl Collection {
         };
         self.delete_times(txn, at_ms, field);
         self.set_fields(self.fields().and_then(|fields| fields.without(1)));
-        Ok(has_expired(at_ms, txn.now_ms()))
+        let was_due = has_expired(at_ms, txn.now_ms());
+        if was_due && txn.is_followed() {
+            // Followers still have it, and would do something else with it than is done here.
+            let database = txn.database();
+            let (key, fields) = (self.key().name().into(), vec![field.into()]);
+            txn.add_effect(Effect::FieldsGone {
+                database,
+                key,
+                fields,
+            });
+        }
+        Ok(was_due)
     }
 
     /// The same if it is due.
