@@ -588,3 +588,81 @@ fn one_that_takes_nothing_is_given_up_on() {
     }
     assert_eq!(client.line("PING"), Value::Simple(b"PONG".to_vec()));
 }
+
+/// It has nothing that others could begin with, and would load its own snapshot over and over.
+#[test]
+fn a_server_does_not_follow_itself() {
+    let cairn = Server::cairn(&[]);
+    let mut client = cairn.client();
+    client.line("SET a 1");
+    let mut waiting = cairn.client();
+    waiting.send(&["BLPOP", "list", "0"]);
+    waiting.flush().expect("it is sent");
+    thread::sleep(Duration::from_millis(100));
+    let port = cairn.port().to_string();
+    client.command(&["REPLICAOF", "127.0.0.1", &port]);
+    let told = waiting.receive();
+    let is_refused = matches!(&told, Value::Error(text) if text.starts_with(b"UNBLOCKED"));
+    assert!(is_refused, "{told:?}");
+    thread::sleep(Duration::from_millis(2500));
+    let status = field(&mut client, "master_link_status");
+    assert_eq!(status.as_deref(), Some("down"));
+    assert_eq!(client.line("GET a"), Value::bulk("1"));
+    let known = |client: &mut Client| client.line("CONFIG GET replicaof").into_pairs();
+    let expected = (
+        Value::bulk("replicaof"),
+        Value::bulk(format!("127.0.0.1 {port}")),
+    );
+    assert_eq!(known(&mut client), Some(vec![expected]));
+    client.line("REPLICAOF NO ONE");
+    let expected = (Value::bulk("replicaof"), Value::bulk(""));
+    assert_eq!(known(&mut client), Some(vec![expected]));
+    assert_eq!(client.line("SET a 2"), Value::ok());
+}
+
+/// A replica tells others what it is told, which is about the database that was selected long ago.
+#[test]
+fn a_cairn_follows_a_replica_in_the_database_that_it_is_at() {
+    let redis = Server::redis(&["--repl-diskless-sync-delay", "0"]);
+    let between = replica_of(&redis, &["--repl-diskless-sync-delay", "0"]);
+    let mut there = redis.client();
+    there.line("SELECT 5");
+    there.line("SET before 1");
+    wait_for(&between, &redis);
+    let cairn = Server::cairn(&[]);
+    let port = between.port().to_string();
+    cairn.client().command(&["REPLICAOF", "127.0.0.1", &port]);
+    wait_for(&cairn, &redis);
+    there.line("SET after 1");
+    wait_for(&cairn, &redis);
+    let mut here = cairn.client();
+    here.line("SELECT 5");
+    assert_eq!(
+        here.line("MGET before after"),
+        there.line("MGET before after")
+    );
+}
+
+/// What the server that is followed says is done, whatever scripts run here.
+#[test]
+fn a_busy_script_keeps_nothing_from_a_replica() {
+    let redis = Server::redis(&["--repl-diskless-sync-delay", "0"]);
+    let cairn = Server::cairn(&[]);
+    let mut here = cairn.client();
+    here.line("CONFIG SET busy-reply-threshold 50");
+    let port = redis.port().to_string();
+    here.command(&["REPLICAOF", "127.0.0.1", &port]);
+    wait_for(&cairn, &redis);
+    let mut busy = cairn.client();
+    let long = "local n = 0 for i = 1, 300000000 do n = n + 1 end return n";
+    busy.send(&["EVAL_RO", long, "0"]);
+    busy.flush().expect("it is sent");
+    thread::sleep(Duration::from_millis(300));
+    assert!(here.line("GET a").is_error(), "it is busy");
+    redis.client().line("SET a 1");
+    thread::sleep(Duration::from_millis(300));
+    here.line("SCRIPT KILL");
+    busy.receive();
+    wait_for(&cairn, &redis);
+    assert_eq!(here.line("GET a"), Value::bulk("1"));
+}
