@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_engine::{EngineOptions, SystemTime};
 use cairn_store::{Store, StoreOptions, SyncMode};
@@ -81,10 +80,7 @@ impl InProcess {
     pub fn rest(&self) -> Result<(), String> {
         let store = &self.worker.server.store;
         while store.keep_ranks().map_err(|error| error.to_string())? {}
-        while store.engine().statistics().young_bytes > 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        store.engine().sync().map_err(|error| error.to_string())
     }
 }
 
@@ -94,6 +90,7 @@ mod tests {
     use std::io::Result as IoResult;
     use std::pin::Pin;
     use std::task::{Context, Poll, ready};
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
 
