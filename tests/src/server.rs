@@ -8,8 +8,11 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,10 +51,21 @@ pub fn cairn_binary() -> PathBuf {
         .expect("the cairn binary is built beside the test, or CAIRN_BIN names it")
 }
 
-/// A port nobody listens on right now. Someone may take it before we do, hence the retries below.
+/// A port that nobody listens on, and that stays this process' until it ends, also while the server behind it is down: the kernel
+/// gives it to nobody who asks for any, and other tests see that it is claimed.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("a bound address").port()
+    static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    loop {
+        let port = fastrand::u16(15_000..32_500);
+        let name = SocketAddr::from_abstract_name(format!("cairn-test-port-{port}"));
+        let claim = name.and_then(|name| UnixListener::bind_addr(&name));
+        if let Ok(claim) = claim
+            && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+        {
+            CLAIMS.lock().expect("nobody panics in between").push(claim);
+            return port;
+        }
+    }
 }
 
 /// What to start. `Launch::cairn().flags(["--sync", "always"]).start()`
@@ -259,7 +273,7 @@ impl Server {
         for _ in 0..10 {
             match self.try_start() {
                 Ok(()) => return,
-                // Another test was quicker to take the port: nobody knows ours yet.
+                // Somebody else was quicker to take the port: nobody knows ours yet.
                 Err(Refused::PortTaken) if self.launch.port.is_none() => self.port = free_port(),
                 Err(refused) => panic!("{refused:?}\n{}", self.log_tail()),
             }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
@@ -15,7 +14,7 @@ use super::mesh::Mesh;
 use super::trouble::{Fault, Target};
 use crate::clock::Clock;
 use crate::disk::SmallDisk;
-use crate::server::Launch;
+use crate::server::{Launch, free_port};
 
 pub const REPLICAS: usize = 3;
 
@@ -99,14 +98,11 @@ impl Cluster {
                 room.join("data")
             })
             .collect();
-        let ports: Vec<[u16; 2]> = dirs
-            .iter()
-            .map(|_| [lasting_port(), lasting_port()])
-            .collect();
+        let ports: Vec<[u16; 2]> = dirs.iter().map(|_| [free_port(), free_port()]).collect();
         let tls_ports: Vec<u16> = dirs
             .iter()
             .filter(|_| setup.tls)
-            .map(|_| lasting_port())
+            .map(|_| free_port())
             .collect();
         let behind: Vec<u16> = ports.iter().map(|[_, behind]| *behind).collect();
         let known = dirs.clone();
@@ -234,14 +230,4 @@ fn fill(path: &Path) -> io::Result<()> {
         while io::Write::write(&mut file, &piece[..length]).is_ok() {}
     }
     Ok(())
-}
-
-/// A port that stays ours while the node behind it is down: the kernel gives it to nobody who asks for any.
-fn lasting_port() -> u16 {
-    loop {
-        let port = fastrand::u16(26_500..32_500);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }

@@ -10,6 +10,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+use crate::load::Writes;
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PATH: &str = "/etcdserverpb.KV/Put";
 
@@ -53,6 +55,35 @@ struct Frame {
     payload: Vec<u8>,
 }
 
+impl Writes for Puts {
+    fn begin(&mut self, key: &[u8], value: &[u8]) {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        let message = [field(1, key), field(2, value)].concat();
+        let length = (message.len() as u32).to_be_bytes();
+        let body = [&[0][..], &length, &message].concat();
+        let headers = std::mem::take(&mut self.headers);
+        self.frame(HEADERS, END_HEADERS, stream, &headers);
+        self.headers = headers;
+        self.frame(DATA, END_STREAM, stream, &body);
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.write_all(&self.unsent)?;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<usize> {
+        let mut finished = 0;
+        // All that has arrived is looked at, so that few calls carry much.
+        while finished == 0 || !self.reader.buffer().is_empty() {
+            finished += usize::from(self.receive()?);
+        }
+        Ok(finished)
+    }
+}
+
 impl Puts {
     pub fn connect(address: &str) -> io::Result<Puts> {
         let writer = TcpStream::connect(address)?;
@@ -75,35 +106,6 @@ impl Puts {
         );
         puts.frame(WINDOW_UPDATE, 0, 0, &(WINDOW - FIRST_WINDOW).to_be_bytes());
         Ok(puts)
-    }
-
-    /// Queues a request. It leaves with the next [`flush`](Puts::flush).
-    pub fn begin(&mut self, key: &[u8], value: &[u8]) {
-        let stream = self.next_stream;
-        self.next_stream += 2;
-        let message = [field(1, key), field(2, value)].concat();
-        let length = (message.len() as u32).to_be_bytes();
-        let body = [&[0][..], &length, &message].concat();
-        let headers = std::mem::take(&mut self.headers);
-        self.frame(HEADERS, END_HEADERS, stream, &headers);
-        self.headers = headers;
-        self.frame(DATA, END_STREAM, stream, &body);
-    }
-
-    /// Waits until requests have been answered, one at least, and returns how many.
-    pub fn finish(&mut self) -> io::Result<usize> {
-        let mut finished = 0;
-        // All that has arrived is looked at, so that few calls carry much.
-        while finished == 0 || !self.reader.buffer().is_empty() {
-            finished += usize::from(self.receive()?);
-        }
-        Ok(finished)
-    }
-
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.writer.write_all(&self.unsent)?;
-        self.unsent.clear();
-        Ok(())
     }
 
     /// Whether the next frame ends a request.

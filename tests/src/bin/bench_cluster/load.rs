@@ -1,11 +1,10 @@
 //! Clients that ask as fast as they are answered.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::Command;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-use crate::grpc::Puts;
 
 pub const VALUE: usize = 100;
 pub const KEYS: u64 = 100_000;
@@ -18,52 +17,101 @@ pub struct Clients {
     pub at_once: usize,
 }
 
-/// Puts per second. One thread does all, as in redis-benchmark.
-pub fn etcd(leader: &str, clients: Clients, duration: Duration) -> io::Result<f64> {
-    let connections = (0..clients.connections).map(|_| Puts::connect(leader));
-    let mut connections = connections.collect::<io::Result<Vec<_>>>()?;
+/// A connection on which requests need not wait for each other.
+pub trait Writes: AsRawFd {
+    /// Queues a request. It leaves with the next [`flush`](Writes::flush).
+    fn begin(&mut self, key: &[u8], value: &[u8]);
+
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Waits until requests have been answered, one at least, and returns how many.
+    fn finish(&mut self) -> io::Result<usize>;
+}
+
+/// Writes to some of the keys, over a connection of its own.
+pub struct Writer<C> {
+    pub connection: C,
+    pub keys: Rc<[String]>,
+}
+
+pub fn keys() -> impl Iterator<Item = String> {
+    (0..KEYS).map(|number| format!("key:{number:012}"))
+}
+
+/// Writes per second. One thread does all, whomever it asks, so that clients cost the same for all that are compared.
+pub fn rate<C: Writes>(
+    mut writers: Vec<Writer<C>>,
+    at_once: usize,
+    duration: Duration,
+) -> io::Result<f64> {
+    let arrivals = Arrivals::of(writers.iter().map(|writer| writer.connection.as_raw_fd()))?;
     let begun = Instant::now();
     let mut done = 0;
-    for connection in &mut connections {
-        begin(connection, clients.at_once)?;
+    for writer in &mut writers {
+        writer.begin(at_once)?;
     }
+    let mut ready = Vec::with_capacity(writers.len());
     while begun.elapsed() < duration {
-        for ready in readable(&connections)? {
-            let finished = connections[ready].finish()?;
+        arrivals.next(&mut ready)?;
+        for &place in &ready {
+            let finished = writers[place].connection.finish()?;
             done += finished;
-            begin(&mut connections[ready], finished)?;
+            writers[place].begin(finished)?;
         }
     }
     Ok(done as f64 / begun.elapsed().as_secs_f64())
 }
 
-fn begin(connection: &mut Puts, count: usize) -> io::Result<()> {
-    for _ in 0..count {
-        let key = format!("key:{:012}", fastrand::u64(..KEYS));
-        connection.begin(key.as_bytes(), &[b'x'; VALUE]);
+impl<C: Writes> Writer<C> {
+    fn begin(&mut self, count: usize) -> io::Result<()> {
+        for _ in 0..count {
+            let key = &self.keys[fastrand::usize(..self.keys.len())];
+            self.connection.begin(key.as_bytes(), &[b'x'; VALUE]);
+        }
+        self.connection.flush()
     }
-    connection.flush()
 }
 
-/// Those on which something has arrived.
-fn readable(connections: &[Puts]) -> io::Result<Vec<usize>> {
-    let watched = connections.iter().map(|connection| libc::pollfd {
-        fd: connection.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let mut watched: Vec<libc::pollfd> = watched.collect();
-    let count = libc::nfds_t::try_from(watched.len()).expect("few connections");
-    // SAFETY: the array is ours and as long as it is said to be.
-    let told = unsafe { libc::poll(watched.as_mut_ptr(), count, 1000) };
-    if told < 0 {
-        return Err(io::Error::last_os_error());
+/// On which of many connections something has arrived.
+struct Arrivals {
+    epoll: OwnedFd,
+}
+
+impl Arrivals {
+    fn of(connections: impl Iterator<Item = RawFd>) -> io::Result<Arrivals> {
+        // SAFETY: it takes nothing but a number.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was just opened, and nobody else has it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        for (place, connection) in (0u64..).zip(connections) {
+            let mut event = libc::epoll_event {
+                events: libc::EPOLLIN as u32,
+                u64: place,
+            };
+            let (add, event) = (libc::EPOLL_CTL_ADD, &raw mut event);
+            // SAFETY: the event lives until the call has ended, which copies it.
+            if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), add, connection, event) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Arrivals { epoll })
     }
-    let ready = watched
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.revents != 0);
-    Ok(ready.map(|(place, _)| place).collect())
+
+    /// Their places; none if nothing arrives for a second.
+    fn next(&self, places: &mut Vec<usize>) -> io::Result<()> {
+        const MOST: usize = 256;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let (epoll, room) = (self.epoll.as_raw_fd(), MOST as i32);
+        // SAFETY: there is room for as many events as are asked for.
+        let told = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, 1000) };
+        let told = usize::try_from(told).map_err(|_| io::Error::last_os_error())?;
+        places.clear();
+        places.extend(events[..told].iter().map(|event| event.u64 as usize));
+        Ok(())
+    }
 }
 
 /// What redis-benchmark asks for.
@@ -71,8 +119,6 @@ pub struct Benchmark<'a> {
     pub port: u16,
     pub command: &'a str,
     pub clients: Clients,
-    /// Whether it finds out who has which slot.
-    pub is_cluster: bool,
 }
 
 impl Benchmark<'_> {
@@ -98,9 +144,6 @@ impl Benchmark<'_> {
             &self.clients.at_once.to_string(),
         ]);
         program.args(["-d", &VALUE.to_string()]);
-        if self.is_cluster {
-            program.arg("--cluster");
-        }
         let output = program.output().expect("redis-benchmark runs");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let rate = said
@@ -108,37 +151,5 @@ impl Benchmark<'_> {
             .last()
             .and_then(|line| line.split('"').nth(3)?.parse().ok());
         rate.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::etcd::Etcd;
-
-    #[test]
-    fn what_is_counted_is_put() {
-        let Some(cluster) = Etcd::start() else {
-            println!("skipped: etcd is not installed");
-            return;
-        };
-        for (connections, at_once) in [(64, 1), (4, 16)] {
-            let before = cluster.status().expect("a leader");
-            let (duration, clients) = (
-                Duration::from_secs(1),
-                Clients {
-                    connections,
-                    at_once,
-                },
-            );
-            let rate = etcd(&before.leader, clients, duration).expect("etcd answers");
-            let changes = cluster.status().expect("a leader").revision - before.revision;
-            let counted = rate * duration.as_secs_f64();
-            assert!(
-                counted > 10.0 && changes as f64 >= counted,
-                "{rate}, {changes}"
-            );
-            println!("{rate:.0} puts a second over {connections} connections");
-        }
     }
 }

@@ -14,6 +14,7 @@ mod failover;
 mod grpc;
 mod load;
 mod report;
+mod resp;
 mod throughput;
 
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! How many writes a second, beside etcd, and how many reads, beside a single Cairn.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use cairn_tests::nemesis::cairn::{Cluster, REPLICAS, Setup};
@@ -7,10 +8,14 @@ use cairn_tests::server::Server;
 
 use crate::Options;
 use crate::etcd::Etcd;
-use crate::load::{self, Benchmark, Clients, KEYS, VALUE};
+use crate::grpc::Puts;
+use crate::load::{self, Benchmark, Clients, KEYS, VALUE, Writer};
 use crate::report::{Report, median};
+use crate::resp::Sets;
 
 const READERS: usize = 50;
+/// One led by each node. More would spread nothing on one machine, and split what is written together: etcd has a single group.
+const REGIONS: usize = 3;
 /// How many clients share a connection, where they do.
 const SHARED: usize = 16;
 
@@ -22,8 +27,8 @@ pub fn writes(options: &Options, report: &mut Report) {
         &format!(
             "Values of {VALUE} B at {KEYS} random keys, {clients} requests under way at any time, each acknowledged when a \
              majority has synced it. Clients have a connection each, or {SHARED} of them share one, as streams of etcd's gRPC and as \
-             a pipeline of Redis' protocol. Cairn, in 16 regions, is asked by redis-benchmark; etcd is asked \
-             at its leader, by a client of gRPC that costs hardly anything. Rounds in turn, each with fresh nodes.",
+             a pipeline of Redis' protocol. The same loop on one thread asks both: etcd at its leader, Cairn, in {REGIONS} regions, at the \
+             leaders of the keys. Rounds in turn, each with fresh nodes.",
         ),
     );
     report.head(&[
@@ -67,7 +72,12 @@ pub fn writes(options: &Options, report: &mut Report) {
 fn of_etcd(clients: Clients, duration: Duration) -> Option<f64> {
     let etcd = Etcd::start()?;
     let before = etcd.status().expect("a leader");
-    let rate = load::etcd(&before.leader, clients, duration).expect("etcd answers");
+    let keys: Rc<[String]> = load::keys().collect();
+    let writers = (0..clients.connections).map(|_| Writer {
+        connection: Puts::connect(&before.leader).expect("a connection"),
+        keys: keys.clone(),
+    });
+    let rate = load::rate(writers.collect(), clients.at_once, duration).expect("etcd answers");
     let changes = etcd.status().expect("a leader").revision - before.revision;
     // What was counted was done.
     assert!(changes as f64 >= rate * duration.as_secs_f64());
@@ -76,17 +86,24 @@ fn of_etcd(clients: Clients, duration: Duration) -> Option<f64> {
 
 fn of_cairn(clients: Clients, duration: Duration) -> f64 {
     let cluster = Cluster::found(&Setup {
-        regions: 16,
+        regions: REGIONS,
         links: false,
         ..Setup::default()
     });
-    let benchmark = Benchmark {
-        port: cluster.fleet.node(0).port(),
-        command: "set",
-        clients,
-        is_cluster: true,
+    let status = cluster.administrator.until_settled(REPLICAS);
+    let led_by = |node: usize| {
+        let is_led =
+            |key: &String| status.region_of(key).and_then(|region| region.leader) == Some(node);
+        load::keys().filter(is_led).collect::<Rc<[String]>>()
     };
-    benchmark.rate(duration)
+    let addresses = cluster.fleet.addresses();
+    let keys: Vec<_> = (0..addresses.len()).map(led_by).collect();
+    let nodes = (0..addresses.len()).cycle().take(clients.connections);
+    let writers = nodes.map(|node| Writer {
+        connection: Sets::connect(&addresses[node]).expect("a connection"),
+        keys: keys[node].clone(),
+    });
+    load::rate(writers.collect(), clients.at_once, duration).expect("Cairn answers")
 }
 
 pub fn reads(options: &Options, report: &mut Report) {
@@ -148,6 +165,40 @@ fn benchmark(port: u16, command: &str, pipeline: usize) -> Benchmark<'_> {
             connections: READERS,
             at_once: pipeline,
         },
-        is_cluster: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPES: [Clients; 2] = [
+        Clients {
+            connections: 64,
+            at_once: 1,
+        },
+        Clients {
+            connections: 4,
+            at_once: 16,
+        },
+    ];
+
+    #[test]
+    fn what_is_counted_is_put() {
+        for clients in SHAPES {
+            let Some(rate) = of_etcd(clients, Duration::from_secs(1)) else {
+                println!("skipped: etcd is not installed");
+                return;
+            };
+            assert!(rate > 10.0, "{rate}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_is_set() {
+        for clients in SHAPES {
+            let rate = of_cairn(clients, Duration::from_secs(1));
+            assert!(rate > 10.0, "{rate}");
+        }
     }
 }
