@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
@@ -51,12 +52,15 @@ pub fn cairn_binary() -> PathBuf {
         .expect("the cairn binary is built beside the test, or CAIRN_BIN names it")
 }
 
-/// A port that nobody listens on, and that stays this process' until it ends, also while the server behind it is down: the kernel
-/// gives it to nobody who asks for any, and other tests see that it is claimed.
+/// The kernel gives none of these to anybody who asks for any.
+pub const CLAIMABLE: Range<u16> = 15_000..32_500;
+
+/// A port that nobody listens on, and that stays this process' until it ends, also while the server behind it is down: other tests
+/// see that it is claimed.
 pub fn free_port() -> u16 {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
-    loop {
-        let port = fastrand::u16(15_000..32_500);
+    for _ in 0..10_000 {
+        let port = fastrand::u16(CLAIMABLE);
         let name = SocketAddr::from_abstract_name(format!("cairn-test-port-{port}"));
         let claim = name.and_then(|name| UnixListener::bind_addr(&name));
         if let Ok(claim) = claim
@@ -66,6 +70,7 @@ pub fn free_port() -> u16 {
             return port;
         }
     }
+    panic!("no port is free");
 }
 
 /// What to start. `Launch::cairn().flags(["--sync", "always"]).start()`

@@ -1,7 +1,6 @@
 //! A cluster is begun, looked at and changed by `cairn cluster`, and shown to clients by CLUSTER.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,23 +9,13 @@ use std::time::{Duration, Instant};
 use cairn_tests::client::Value;
 use cairn_tests::ending::Ending;
 use cairn_tests::nemesis::{ClusterClient, Reached, slot};
-use cairn_tests::server::{Launch, Server, cairn_binary};
+use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A port that the kernel gives to nobody who asks for any.
-fn own_port() -> u16 {
-    loop {
-        let port = fastrand::u16(20_000..32_000);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 /// A node that belongs to no cluster yet.
 fn launch() -> Launch {
-    launch_at(own_port(), own_port())
+    launch_at(free_port(), free_port())
 }
 
 fn launch_at(port: u16, port_for_nodes: u16) -> Launch {
@@ -602,7 +591,7 @@ fn a_node_that_has_moved_is_found_again() {
 
 #[test]
 fn a_node_that_has_lost_its_directory_is_not_taken_for_itself() {
-    let ports = [own_port(), own_port()];
+    let ports = [free_port(), free_port()];
     let mut nodes = vec![launch().start(), launch().start()];
     nodes.push(launch_at(ports[0], ports[1]).start());
     let all = addresses(&nodes);

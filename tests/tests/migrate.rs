@@ -177,27 +177,27 @@ fn a_silent_target_holds_up_nobody_else() {
     let began = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let line = format!("MIGRATE 127.0.0.1 {port} key 0 700");
+            let line = format!("MIGRATE 127.0.0.1 {port} key 0 2500");
             assert_eq!(
                 cairn.client().line(&line),
                 Value::error("IOERR error or timeout reading to target instance")
             );
-            assert!(began.elapsed() < Duration::from_secs(5));
+            assert!(began.elapsed() < Duration::from_secs(10));
         });
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(150));
             assert_eq!(cairn.client().line("APPEND key s").as_int(), Some(6));
-            assert!(began.elapsed() > Duration::from_millis(600));
+            assert!(began.elapsed() > Duration::from_millis(2300));
         });
         thread::sleep(Duration::from_millis(250));
         let mut slowest = Duration::ZERO;
-        while began.elapsed() < Duration::from_millis(600) {
+        while began.elapsed() < Duration::from_millis(2300) {
             let asked = Instant::now();
             assert_eq!(client.line("GET key"), Value::bulk("value"));
             assert!(client.line("INCR number").as_int().is_some());
             slowest = slowest.max(asked.elapsed());
         }
-        assert!(slowest < Duration::from_millis(200), "{slowest:?}");
+        assert!(slowest < Duration::from_millis(1000), "{slowest:?}");
     });
     assert_eq!(client.line("GET key"), Value::bulk("values"));
 }

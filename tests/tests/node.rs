@@ -1,27 +1,16 @@
 //! Three real processes are one database: what it has acknowledged survives them.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::Value;
 use cairn_tests::nemesis::{ClusterClient, Reached};
-use cairn_tests::server::{Launch, Server, cairn_binary};
+use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of each log this much is kept, so that who was away for a short time needs a snapshot.
 const SHORT_LOG: &str = "65536";
-
-/// A port that the kernel gives to nobody who asks for any.
-fn own_port() -> u16 {
-    loop {
-        let port = fastrand::u16(20_000..32_000);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 fn launch() -> Launch {
     let flags = [
@@ -33,9 +22,9 @@ fn launch() -> Launch {
         ("--memory", "128mb"),
     ];
     let flags = flags.iter().flat_map(|(name, value)| [*name, *value]);
-    let port = own_port().to_string();
+    let port = free_port().to_string();
     Launch::cairn()
-        .port(own_port())
+        .port(free_port())
         .flags(flags)
         .flags(["--cluster-port", &port])
 }

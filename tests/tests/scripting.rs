@@ -65,7 +65,7 @@ fn a_long_script_holds_up_nobody_who_does_not_need_its_keys() {
         slowest = slowest.max(asked.elapsed());
     }
     assert!(
-        slowest < Duration::from_millis(300),
+        slowest < Duration::from_millis(700),
         "one had to wait for {slowest:?}"
     );
     assert_eq!(

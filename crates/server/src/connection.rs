@@ -47,8 +47,7 @@ const KEPT_REPLIES: usize = 256;
 const GULP_COMMANDS: usize = 1024;
 /// The most changes that a turn gathers before it is committed, and replies before they are sent.
 const GULP_BYTES: usize = 1024 * 1024;
-/// Replies of a gulp that are no longer wait until the other connections that are ready have run their commands. Longer ones
-/// would have left the processor's caches by then.
+/// Replies of a gulp that are no longer than this may wait a little. Longer ones would have left the processor's caches by then.
 const SENT_LATER: usize = 8 * 1024;
 /// How many requests are parsed before the first of them runs.
 const LOOK_AHEAD: usize = 16;
@@ -267,6 +266,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Ok(Parsed::Incomplete { need }) => {
+                    if self.is_sent_later() {
+                        let_others_run().await;
+                    }
                     self.flush().await?;
                     if self.session.guest_patience.is_some() {
                         return Ok(());
@@ -413,13 +415,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Err(Gone)
     }
 
+    /// Whether replies had better be sent when the other connections that are ready have run their commands. Sockets are the
+    /// kernel's, and its code drives ours out of the caches: so commands come after commands, and then replies after
+    /// replies. Where all wait for a commit it is so anyway. One that has ended itself would not come back.
+    fn is_sent_later(&self) -> bool {
+        self.gulp.commands > 1
+            && self.gulp.turns.is_empty()
+            && self.output.len() <= SENT_LATER
+            && !self.session.client.is_killed()
+    }
+
     /// Commits what the gulp changed and sends its replies.
     async fn flush(&mut self) -> Result<(), Gone> {
-        // Sockets are the kernel's, and its code drives ours out of the caches: so commands come after commands, and then
-        // replies after replies. Where all wait for a commit it is so anyway.
-        if self.gulp.commands > 1 && self.gulp.turns.is_empty() && self.output.len() <= SENT_LATER {
-            let_others_run().await;
-        }
         self.settle().await;
         if self.session.listens {
             self.session.client.outbox.take_into(&mut self.output);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fleet::Fleet;
 use super::until;
 use crate::client::Value;
-use crate::server::{Launch, free_port};
+use crate::server::{CLAIMABLE, Launch, free_port};
 
 /// Nodes `0..masters` are masters, and node `masters + n` is the replica of node `n`. It takes over when its master
 /// has been silent for `timeout`.
@@ -63,12 +63,12 @@ pub fn cluster(masters: usize, timeout: Duration, dir: &Path) -> Fleet {
     fleet
 }
 
-/// A port of which the one for other nodes, which lies higher by 10000, is free too.
+/// A port of which the one for other nodes, which lies higher by 10000, is free too, and not among those that tests claim.
 fn free_ports() -> u16 {
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     loop {
         let port = free_port();
-        if port.checked_add(10_000).is_some_and(is_free) {
+        if !CLAIMABLE.contains(&(port + 10_000)) && is_free(port + 10_000) {
             return port;
         }
     }

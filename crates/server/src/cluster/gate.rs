@@ -65,20 +65,11 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
     waited.map_err(|_| Error::fixed(DOWN))
 }
 
-/// Makes sure that this node still leads all that it believes to lead, for a command that looks at all keys; and of the others
-/// that it has, that somebody does: it may have led one a moment ago, and the keys of that would be listed nowhere.
+/// Makes sure that this node still leads all that it believes to lead, for a command that looks at all keys.
 pub fn all_confirmed(server: &Server, patience: &Patience) -> Result<(), Unready> {
     let regions = server.store.regions();
-    regions.all().try_for_each(|region| {
-        let slot = region.slots().start;
-        if region.is_led() {
-            route::confirmed(server, region, patience)
-        } else if route::is_unknown(server, slot) {
-            Err(Unready::NoLeader(slot))
-        } else {
-            Ok(())
-        }
-    })
+    let mut led = regions.led();
+    led.try_for_each(|region| route::confirmed(server, region, patience))
 }
 
 /// The same for one that is part of a unit, which has a thread of its own and waits there.

@@ -14,7 +14,6 @@ use super::args::{Args, int};
 use super::flags::Flag::{Admin, Connection, Fast, Loading, NoAsyncLoading, NoScript, Stale};
 use super::{Command, Flag, Handler, command, help};
 use crate::cluster::Entrance;
-use crate::route;
 use crate::server::Server;
 use crate::session::Session;
 
@@ -512,10 +511,7 @@ fn slot_of(number: i64) -> Option<u16> {
 fn visit_keys(server: &Server, slot: u16, mut visit: impl FnMut(&[u8]) -> bool) -> Result<()> {
     let regions = server.store.regions();
     let Some(region) = regions.with_slot(slot).filter(|region| region.is_led()) else {
-        return match route::is_unknown(server, slot) {
-            true => Err(Error::fixed(route::DOWN)),
-            false => Ok(()),
-        };
+        return Ok(());
     };
     let mut txn = WriteTxn::new(server.store.clone(), region.clone(), Patience::Long);
     txn.begin(0);
