@@ -39,6 +39,8 @@ use crate::upstream;
 
 /// Room made for each read.
 const READ_SIZE: usize = 16 * 1024;
+/// The same if there was more to read than that.
+const MORE_SIZE: usize = 48 * 1024;
 /// What an idle connection may keep of its buffers.
 const KEPT_BUFFER: usize = 64 * 1024;
 /// The same of its lists of replies that wait, and of what they wait for.
@@ -88,6 +90,8 @@ pub struct Connection<S> {
     start: usize,
     /// How much of the input is not parsed; it counts even while the input is lent to a command.
     unparsed: usize,
+    /// The last read took all that there was room for.
+    may_have_more: bool,
     /// What was read while replies were being sent: it comes behind the input.
     ahead: Vec<u8>,
     parser: Parser,
@@ -199,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             input: Vec::new(),
             start: 0,
             unparsed: 0,
+            may_have_more: false,
             ahead: Vec::new(),
             parser: Parser::new(),
             output: Vec::new(),
@@ -266,6 +271,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Ok(Parsed::Incomplete { need }) => {
+                    if self.may_have_more && self.read_at_once(need).await? {
+                        continue;
+                    }
                     if self.is_sent_later() {
                         let_others_run().await;
                     }
@@ -334,8 +342,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn read(&mut self, need: usize) -> Result<(), Gone> {
-        self.input.drain(..self.start);
-        self.start = 0;
+        self.drop_parsed();
         if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER {
             self.input = Vec::new();
         }
@@ -349,9 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.resumed = Moment::now();
             return Ok(());
         }
-        // A large argument is read in large pieces, but memory is taken only as its bytes arrive.
-        let room = need.clamp(READ_SIZE, self.input.len().max(READ_SIZE));
-        self.input.reserve(room);
+        self.reserve_input(need, READ_SIZE);
         let count = if self.session.listens {
             match self.read_or_hear().await? {
                 Some(count) => count,
@@ -361,11 +366,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.stream.read_buf(&mut self.input).await?
         };
+        self.has_read(count)
+    }
+
+    /// Reads on in the middle of a gulp if there is more, which then becomes a part of it: many commands of a client that sends
+    /// much at once are committed, and answered, together. False if there is nothing.
+    async fn read_at_once(&mut self, need: usize) -> Result<bool, Gone> {
+        self.may_have_more = false;
+        if self.session.listens || !self.ahead.is_empty() {
+            return Ok(false);
+        }
+        self.drop_parsed();
+        self.reserve_input(need, MORE_SIZE);
+        let mut read = std::pin::pin!(self.stream.read_buf(&mut self.input));
+        let now = std::future::poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await;
+        match now {
+            // Whoever has nothing more to say may still want its replies.
+            Poll::Ready(Ok(0)) | Poll::Pending => Ok(false),
+            Poll::Ready(count) => self.has_read(count?).map(|()| true),
+        }
+    }
+
+    fn drop_parsed(&mut self) {
+        self.input.drain(..self.start);
+        self.start = 0;
+    }
+
+    /// Makes room for a read. A large argument is read in large pieces, but memory is taken only as its bytes arrive.
+    fn reserve_input(&mut self, need: usize, least: usize) {
+        let room = need.clamp(least, self.input.len().max(least));
+        self.input.reserve(room);
+    }
+
+    fn has_read(&mut self, count: usize) -> Result<(), Gone> {
         if count == 0 {
             return Err(Gone);
         }
         self.resumed = Moment::now();
+        self.worker.vigil.note(self.resumed);
         self.count_read(count);
+        self.may_have_more = self.input.len() == self.input.capacity();
         self.unparsed = self.input.len();
         self.session.client.touch(self.resumed);
         self.check_input()

@@ -46,6 +46,7 @@ mod turn;
 mod unit;
 mod unix_socket;
 mod upstream;
+mod vigil;
 mod watches;
 
 pub use cli::main;

@@ -37,6 +37,7 @@ use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
 use crate::unit::{Scope, Unit};
+use crate::vigil::Vigil;
 
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
@@ -55,6 +56,8 @@ pub struct Worker {
     unfinished: Cell<usize>,
     /// One of them is done.
     finished: Notify,
+    /// Keeps the thread from falling asleep between requests.
+    pub vigil: Vigil,
 }
 
 /// The parts of the turn of a thread.
@@ -248,6 +251,7 @@ impl Worker {
             server,
             unfinished: Cell::new(0),
             finished: Notify::new(),
+            vigil: Vigil::new(),
         })
     }
 
