@@ -2,6 +2,8 @@
 //!
 //! [`LocalCommitter`] appends to the journal, and makes the rows young (see `journal` and `young`). The
 //! calling thread appends, and another syncs once a second. Yet another drains the young rows into RocksDB (`drain`).
+//! If the disk is so slow that a sync is overdue, commits wait for it, as in Redis: otherwise a power cut could take
+//! any number of seconds.
 //!
 //! With `--sync always` the calling thread syncs too: to wake another one and to be woken by it would take
 //! as long again as a quick disk. But one thread commits at a time. Who comes meanwhile queues its batch,
@@ -93,6 +95,13 @@ impl Commit {
 /// A thread that serves connections may wait that long for the disk.
 const QUICK_SYNC: Duration = Duration::from_millis(1);
 
+/// How often the journal is synced where that is not done with each commit.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// How old commits may become that are not synced, before others wait.
+const MOST_UNSYNCED: Duration = Duration::from_secs(2);
+/// How long to wait until it is tried again to make a spare segment.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
 /// What a thread of the committer does.
 type ThreadBody = fn(&Shared);
 
@@ -149,12 +158,70 @@ struct Shared {
     sync_time: SyncTime,
     /// There is something to commit and nobody else at it, or the end has come.
     work: Condvar,
+    /// The journal has no spare segment, or the end has come; goes with the journal.
+    spare_wanted: Condvar,
+    everysec: EverySecond,
     drain: Drain,
+}
+
+/// Whether what was committed a while ago is on the disk, where it is synced once a second.
+struct EverySecond {
+    /// When the last sync that has ended began: what was committed before is on the disk.
+    covered: Mutex<Instant>,
+    /// Another one has ended.
+    synced: Condvar,
+    /// The same as `covered`, for those who only look, in milliseconds since `started`.
+    covered_ms: AtomicU64,
+    started: Instant,
+}
+
+impl EverySecond {
+    fn new() -> Self {
+        let started = Instant::now();
+        EverySecond {
+            covered: Mutex::new(started),
+            synced: Condvar::new(),
+            covered_ms: AtomicU64::new(0),
+            started,
+        }
+    }
+
+    /// Whatever was committed before that moment is on the disk.
+    fn note(&self, moment: Instant) {
+        *self.covered.lock() = moment;
+        let since_start = moment.duration_since(self.started);
+        self.covered_ms
+            .store(since_start.as_millis() as u64, Ordering::Relaxed);
+        self.synced.notify_all();
+    }
+
+    /// Waits while a sync is overdue.
+    #[inline]
+    fn wait(&self) {
+        let covered = Duration::from_millis(self.covered_ms.load(Ordering::Relaxed));
+        if self.started.elapsed() > covered + MOST_UNSYNCED {
+            self.wait_for_sync();
+        }
+    }
+
+    #[cold]
+    fn wait_for_sync(&self) {
+        let mut covered = self.covered.lock();
+        if covered.elapsed() > MOST_UNSYNCED {
+            tracing::warn!("the disk takes long to sync: commits wait for it");
+        }
+        while covered.elapsed() > MOST_UNSYNCED {
+            self.synced.wait(&mut covered);
+        }
+    }
 }
 
 impl Shared {
     fn write(&self, batches: Vec<Batch>, sync: bool) -> Result<()> {
         self.engine.make_room()?;
+        if self.mode == SyncMode::EverySecond {
+            self.everysec.wait();
+        }
         let mut journal = self.journal.lock();
         let (version, timestamp_ms) = self.clock.maxima();
         let maxima = Maxima {
@@ -167,6 +234,9 @@ impl Shared {
             unsynced.sync();
             self.sync_time.note(started.elapsed());
             journal.note_synced(&unsynced);
+            if journal.wants_spare() {
+                self.spare_wanted.notify_one();
+            }
         }
         let must_drain = self.engine.apply(batches.into_iter(), index, maxima);
         drop(journal);
@@ -196,22 +266,30 @@ impl Shared {
         Commit::Pending(outcome)
     }
 
+    fn is_closed(&self) -> bool {
+        self.queue.lock().closed
+    }
+
     fn start_committing(&self, mut queue: MutexGuard<'_, Queue>) -> Committing<'_> {
         queue.is_committing = true;
         Committing(self)
     }
 
-    /// Lets go of segments that RocksDB has, and has one ready that commits can go on with.
+    /// Lets go of segments that RocksDB has, and has some of them written over next.
     fn tend_journal(&self) {
-        let mut retired = self.retire_segments();
-        let wanted = self.journal.lock().wanted_spare();
-        if let Some(wanted) = wanted {
-            match wanted.make(&mut retired) {
+        for segment in self.retire_segments() {
+            let journal = self.journal.lock();
+            let becomes_spare = journal.room_for_spares() > 0 && journal.can_renew(&segment);
+            drop(journal);
+            if !becomes_spare {
+                segment.remove();
+                continue;
+            }
+            match segment.renew() {
                 Ok(spare) => self.journal.lock().take_spare(spare),
-                Err(error) => tracing::debug!("the journal has no spare segment: {error}"),
+                Err(error) => tracing::debug!("a segment of the journal is lost: {error}"),
             }
         }
-        retired.into_iter().for_each(Segment::remove);
     }
 
     fn retire_segments(&self) -> Vec<Segment> {
@@ -230,11 +308,13 @@ impl Shared {
     }
 
     fn sync(&self) {
+        let began = Instant::now();
         let unsynced = self.journal.lock().unsynced();
         if let Some(unsynced) = unsynced {
             unsynced.sync();
             self.journal.lock().note_synced(&unsynced);
         }
+        self.everysec.note(began);
     }
 }
 
@@ -260,6 +340,8 @@ impl LocalCommitter {
             queue: Mutex::new(Queue::default()),
             sync_time: SyncTime::default(),
             work: Condvar::new(),
+            spare_wanted: Condvar::new(),
+            everysec: EverySecond::new(),
         });
         let mut committer = LocalCommitter {
             shared,
@@ -269,7 +351,10 @@ impl LocalCommitter {
             shared.drain.run(|| shared.tend_journal());
         })?;
         match mode {
-            SyncMode::Always => committer.spawn("commit", commit_loop)?,
+            SyncMode::Always => {
+                committer.spawn("commit", commit_loop)?;
+                committer.spawn("spares", spare_loop)?;
+            }
             SyncMode::EverySecond => committer.spawn("sync", sync_loop)?,
             SyncMode::No => {}
         }
@@ -303,6 +388,9 @@ impl Drop for LocalCommitter {
     fn drop(&mut self) {
         self.shared.queue.lock().closed = true;
         self.shared.work.notify_all();
+        // With the lock whoever makes spares is either asleep, or has yet to look.
+        drop(self.shared.journal.lock());
+        self.shared.spare_wanted.notify_all();
         self.shared.drain.close();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -341,14 +429,37 @@ fn commit_loop(shared: &Shared) {
     }
 }
 
+/// Has segments ready that commits go on with, so that none of them waits for one.
+fn spare_loop(shared: &Shared) {
+    let mut journal = shared.journal.lock();
+    while !shared.is_closed() {
+        let Some(wanted) = journal.wanted_spare() else {
+            shared.spare_wanted.wait(&mut journal);
+            continue;
+        };
+        drop(journal);
+        let made = wanted.make();
+        journal = shared.journal.lock();
+        match made {
+            Ok(spare) => journal.take_spare(spare),
+            Err(error) => {
+                tracing::debug!("the journal has no spare segment: {error}");
+                shared.spare_wanted.wait_for(&mut journal, AFTER_FAILURE);
+            }
+        }
+    }
+}
+
 fn sync_loop(shared: &Shared) {
+    let mut began = Instant::now();
     loop {
         let mut queue = shared.queue.lock();
         if !queue.closed {
-            shared.work.wait_for(&mut queue, Duration::from_secs(1));
+            shared.work.wait_until(&mut queue, began + SYNC_INTERVAL);
         }
         let closed = queue.closed;
         drop(queue);
+        began = Instant::now();
         shared.sync();
         if closed {
             return;
@@ -359,6 +470,27 @@ fn sync_loop(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commits_wait_while_a_sync_is_overdue() {
+        let everysec = EverySecond::new();
+        everysec.wait();
+        let long_ago = Instant::now().checked_sub(2 * MOST_UNSYNCED);
+        let long_ago = long_ago.unwrap_or_else(Instant::now);
+        let everysec = EverySecond {
+            covered: Mutex::new(long_ago),
+            started: long_ago,
+            ..everysec
+        };
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| everysec.wait());
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!waiting.is_finished());
+            everysec.note(Instant::now());
+            assert!(waiting.join().is_ok());
+        });
+        everysec.wait();
+    }
 
     #[test]
     fn a_disk_that_turns_slow_is_noticed_at_once_and_one_slow_sync_is_soon_forgotten() {

@@ -20,7 +20,8 @@
 //! A segment's name is the mark of its records, chosen anew for every use: what an earlier use has left in
 //! the file is not taken for its records. The name is on the disk before the first record is, so that no
 //! record can come back under another one. All that is done where no commit waits for it; a commit that
-//! finds no spare begins a new file.
+//! finds no spare begins a new file. Several segments are full before RocksDB has the first of them, so there is
+//! more than one spare.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -46,6 +47,8 @@ const EXTENSION: &str = "journal";
 const KEPT_BUFFER: usize = 4 << 20;
 /// How much of a spare is written and synced at a time: commits are synced in between.
 const ZEROS: usize = 256 << 10;
+/// How many segments are kept to be written over, at most.
+const MOST_SPARES: usize = 8;
 
 /// How segments are laid out.
 #[derive(Clone, Copy)]
@@ -75,7 +78,7 @@ pub(crate) struct Journal {
     /// The oldest first; the last is appended to.
     segments: Vec<Segment>,
     /// What comes next.
-    spare: Option<Segment>,
+    spares: Vec<Segment>,
     /// The index of the last record.
     last: u64,
     /// The last that is known to be on the disk for good.
@@ -161,7 +164,7 @@ impl Segment {
     }
 
     /// The same file for new records. Nobody may need the old ones.
-    fn renew(self) -> Result<Segment> {
+    pub(crate) fn renew(self) -> Result<Segment> {
         let directory = self.path.parent().unwrap_or(&self.path);
         let (path, mark) = new_name(directory);
         let rename = || -> std::io::Result<()> {
@@ -193,13 +196,8 @@ pub(crate) struct SpareWanted {
 }
 
 impl SpareWanted {
-    /// Makes it of a retired segment, if there is one of about the right size.
-    pub(crate) fn make(&self, retired: &mut Vec<Segment>) -> Result<Segment> {
-        let sizes = self.bytes..self.bytes * 2;
-        match retired.iter().position(|one| sizes.contains(&one.length)) {
-            Some(at) => retired.swap_remove(at).renew(),
-            None => Segment::create_filled(&self.directory, self.bytes),
-        }
+    pub(crate) fn make(&self) -> Result<Segment> {
+        Segment::create_filled(&self.directory, self.bytes)
     }
 }
 
@@ -219,7 +217,7 @@ impl Journal {
             segments: vec![Segment::create(&directory)?],
             directory,
             layout,
-            spare: None,
+            spares: Vec::new(),
             last,
             synced: last,
             buffer: Vec::new(),
@@ -246,7 +244,9 @@ impl Journal {
         record.finish();
         if let Err(error) = segment.file.write_all_at(&buffer, segment.length) {
             // The room is needed; and if that fails too, the next record is written over what is there.
-            let _ = segment.file.set_len(segment.length);
+            if !segment.is_filled {
+                let _ = segment.file.set_len(segment.length);
+            }
             return Err(cannot("write", &segment.path, &error));
         }
         segment.length += buffer.len() as u64;
@@ -264,14 +264,14 @@ impl Journal {
 
     /// A file that grows is left as soon as there is a better one.
     fn is_time_for_next_segment(&mut self) -> bool {
-        let has_spare = self.spare.is_some();
+        let has_spare = !self.spares.is_empty();
         let full = self.layout.segment;
         let current = self.current();
         current.length >= full || has_spare && !current.is_filled
     }
 
     fn begin_next_segment(&mut self) -> Result<()> {
-        let next = match self.spare.take() {
+        let next = match self.spares.pop() {
             Some(spare) => spare,
             None => Segment::create(&self.directory)?,
         };
@@ -307,7 +307,7 @@ impl Journal {
 
     /// Lets go of everything: RocksDB holds it for good.
     pub(crate) fn clear(&mut self) {
-        let segments = self.segments.drain(..).chain(self.spare.take());
+        let segments = self.segments.drain(..).chain(self.spares.drain(..));
         segments.for_each(Segment::remove);
     }
 
@@ -316,18 +316,42 @@ impl Journal {
         self.segments.len() > 1
     }
 
-    /// Whether it is time to make a spare.
+    /// Whether it is time to make a spare: there is none, and none will come from what is retired.
     pub(crate) fn wanted_spare(&self) -> Option<SpareWanted> {
-        let current = self.segments.last()?;
-        let is_worth_it = current.is_filled || current.length >= self.layout.spare_after?;
-        (is_worth_it && self.spare.is_none()).then(|| SpareWanted {
+        self.wants_spare().then(|| SpareWanted {
             directory: self.directory.clone(),
             bytes: self.layout.segment,
         })
     }
 
+    #[inline]
+    pub(crate) fn wants_spare(&self) -> bool {
+        let is_worth_it = |current: &Segment| {
+            current.is_filled
+                || self
+                    .layout
+                    .spare_after
+                    .is_some_and(|after| current.length >= after)
+        };
+        self.spares.is_empty() && self.segments.last().is_some_and(is_worth_it)
+    }
+
     pub(crate) fn take_spare(&mut self, spare: Segment) {
-        self.spare = Some(spare);
+        self.spares.push(spare);
+    }
+
+    /// How many retired segments may become spares.
+    pub(crate) fn room_for_spares(&self) -> usize {
+        match self.layout.spare_after {
+            Some(_) => MOST_SPARES.saturating_sub(self.spares.len()),
+            None => 0,
+        }
+    }
+
+    /// Whether a retired segment is worth being written over: one of about the right size.
+    pub(crate) fn can_renew(&self, retired: &Segment) -> bool {
+        let full = self.layout.segment;
+        (full..full * 2).contains(&retired.length)
     }
 }
 

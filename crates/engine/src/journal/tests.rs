@@ -43,12 +43,15 @@ impl Journal {
 
     /// What the drain thread does once RocksDB has everything up to `applied`.
     fn tend(&mut self, applied: u64) {
-        let mut retired = self.retire(applied);
-        if let Some(wanted) = self.wanted_spare() {
-            let spare = wanted.make(&mut retired).unwrap();
-            self.take_spare(spare);
+        for segment in self.retire(applied) {
+            match self.room_for_spares() > 0 && self.can_renew(&segment) {
+                true => self.take_spare(segment.renew().unwrap()),
+                false => segment.remove(),
+            }
         }
-        retired.into_iter().for_each(Segment::remove);
+        if let Some(wanted) = self.wanted_spare() {
+            self.take_spare(wanted.make().unwrap());
+        }
     }
 }
 
@@ -178,10 +181,9 @@ impl Model {
         }
         let young = self.values.len() - self.applied as usize;
         self.applied += self.random(young + 1) as u64;
-        let had_spare = self.journal.spare.is_some();
         self.journal.tend(self.applied);
-        let spare = self.journal.spare.as_ref().map(|spare| spare.file.clone());
-        if let Some(file) = spare.filter(|_| !had_spare) {
+        let spares = self.journal.spares.iter().map(|spare| spare.file.clone());
+        for file in spares.collect::<Vec<_>>() {
             // If it is a new one: the zeros. If it has been used, it may have bytes that were never synced.
             if !self.durable.contains_key(&file.metadata().unwrap().ino()) {
                 self.note_durable(&file);
