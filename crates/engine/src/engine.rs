@@ -144,14 +144,15 @@ impl Database {
             .get_pinned_cf_opt(&self.family(family), key, &options)?)
     }
 
-    /// The keys are in order.
-    fn get_many_quietly<'k>(
+    /// The keys are in order. What is fetched is kept in memory for others, or not.
+    fn get_many<'k>(
         &self,
         family: Family,
         keys: impl Iterator<Item = &'k [u8]>,
+        is_kept: bool,
     ) -> Vec<Result<Option<DBPinnableSlice<'_>>, rust_rocksdb::Error>> {
         let mut options = ReadOptions::default();
-        options.fill_cache(false);
+        options.fill_cache(is_kept);
         let family = self.family(family);
         self.db
             .batched_multi_get_pinned_cf_opt(&family, keys, true, &options)
@@ -492,13 +493,38 @@ impl Engine {
             rows.push(kept.flatten().map(Value::Kept));
         }
         below.sort_unstable();
-        let found = self
-            .database
-            .get_many_quietly(family, below.iter().map(|(key, _)| *key));
+        let names = below.iter().map(|(key, _)| *key);
+        let found = self.database.get_many(family, names, false);
         for (stored, (_, place)) in found.into_iter().zip(below) {
             rows[place] = stored?.map(Value::Stored);
         }
         Ok(rows)
+    }
+
+    /// Fetches rows that will be asked for and are not in memory, all of them together: a block that holds several is read
+    /// once, and so is what leads to it.
+    #[cold]
+    pub fn fetch_many<'k>(
+        &self,
+        family: Family,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<()> {
+        let below = keys.filter_map(|key| match self.young.get(family, key) {
+            Known::Row(_) => None,
+            Known::Below(fetch) => Some((key, fetch)),
+        });
+        let mut below: Vec<_> = below.collect();
+        if below.len() < 2 {
+            // It is fetched when it is asked for.
+            return Ok(());
+        }
+        below.sort_unstable_by_key(|(key, _)| *key);
+        let names = below.iter().map(|(key, _)| *key);
+        let found = self.database.get_many(family, names, true);
+        for (stored, (key, fetch)) in found.into_iter().zip(below) {
+            self.young.keep(fetch, family, key, stored?.as_deref());
+        }
+        Ok(())
     }
 
     /// The row if it is in memory, or known to be absent; RocksDB is not asked.
@@ -516,9 +542,9 @@ impl Engine {
         self.young.in_memory()
     }
 
-    /// Has rows brought near that will be asked for, if they are in memory.
-    pub fn expect(&self, rows: &Expected) {
-        self.young.expect(rows.hashes());
+    /// Has rows brought near that will be asked for, if they are in memory; true if all of them seem to be.
+    pub fn expect(&self, rows: &Expected) -> bool {
+        self.young.expect(rows.hashes())
     }
 
     /// How many rows a walk has to look at before it begins.

@@ -132,15 +132,17 @@ impl Table {
         }
     }
 
-    /// Has the row brought near, once the slot is.
+    /// Has the row brought near, once the slot is. False if it is not where it most likely would be.
     #[inline]
-    pub(crate) fn expect_row(&self, hash: u32) {
+    pub(crate) fn expect_row(&self, hash: u32) -> bool {
         if let Some(slot) = self.first_slot(hash)
             && slot.hash == hash
             && let Some(row) = &slot.row
         {
             row.expect();
+            return true;
         }
+        false
     }
 
     /// Puts a row in its place; the one that was there is returned.

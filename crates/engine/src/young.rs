@@ -151,14 +151,16 @@ impl State {
     }
 
     /// Has rows brought near: to wait for one after the other takes longer than all else that is done with
-    /// them.
-    fn expect(&self, hashes: impl Iterator<Item = u32> + Clone) {
+    /// them. True if all of them are surely there.
+    fn expect(&self, hashes: impl Iterator<Item = u32> + Clone) -> bool {
         for hash in hashes.clone() {
             self.table(hash).expect_slot(hash);
         }
+        let mut are_there = true;
         for hash in hashes {
-            self.table(hash).expect_row(hash);
+            are_there &= self.table(hash).expect_row(hash);
         }
+        are_there
     }
 
     /// Puts a row that was committed; it is young now.
@@ -341,9 +343,9 @@ impl Young {
         InMemory(self.state.read())
     }
 
-    /// Has rows brought near that will be asked for.
-    pub(crate) fn expect(&self, hashes: &[u32]) {
-        self.state.read().expect(hashes.iter().copied());
+    /// Has rows brought near that will be asked for. True if all of them are in memory, for all that their hashes tell.
+    pub(crate) fn expect(&self, hashes: &[u32]) -> bool {
+        self.state.read().expect(hashes.iter().copied())
     }
 
     fn is_worth_keeping(&self, size: usize) -> bool {

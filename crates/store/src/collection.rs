@@ -208,6 +208,15 @@ impl Collection {
         self.key.data(self.version, sub)
     }
 
+    /// Has elements brought near that will be asked for, a few of them; see [`ReadTxn::expect`].
+    pub fn expect(&self, txn: &ReadTxn, subs: &[&[u8]]) -> Result<()> {
+        if self.version == 0 || self.is_fresh || subs.len() < 2 {
+            return Ok(());
+        }
+        let rows: Vec<RowBytes> = subs.iter().map(|sub| self.row_key(sub)).collect();
+        txn.expect_rows(&rows)
+    }
+
     /// An element's value; none of a field that is due.
     pub fn get<'t>(&self, txn: &'t ReadTxn, sub: &[u8]) -> Result<Option<Row<'t>>> {
         if self.version == 0 {

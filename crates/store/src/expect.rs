@@ -2,13 +2,15 @@
 
 use cairn_encoding::chunk::index_sub;
 use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
-use cairn_encoding::row::SCORE_LEN;
+use cairn_encoding::row::{RowBytes, SCORE_LEN};
 use cairn_engine::{Expected, Family};
 
+use crate::error::Result;
 use crate::key::Key;
-
 use crate::txn::ReadTxn;
 
+/// How many rows are brought near at once by those who know which ones they will ask for.
+pub const EXPECTED: usize = 16;
 /// How many elements of a collection are expected to be popped.
 const POPPED: usize = 16;
 /// How many elements a list is expected to be asked for at either end.
@@ -36,17 +38,36 @@ impl ReadTxn {
         }
     }
 
-    /// Has keys brought near that will be asked for, if they are not very many.
-    pub fn expect(&self, names: &[&[u8]]) {
-        self.expect_keys(self.index(), names.iter().copied());
+    /// Has keys brought near that will be asked for, a few of them: those that are on the disk alone are fetched together.
+    pub fn expect(&self, names: &[&[u8]]) -> Result<()> {
+        let index = self.index();
+        if self.expect_keys(index, names.iter().copied()) || self.is_quiet() {
+            return Ok(());
+        }
+        let keys: Vec<Key> = names.iter().map(|name| Key::new(index, name)).collect();
+        let rows = keys.iter().map(Key::metadata);
+        Ok(self.store().engine().fetch_many(Family::Metadata, rows)?)
     }
 
-    fn expect_keys<'n>(&self, index: u64, names: impl Iterator<Item = &'n [u8]>) {
+    fn expect_keys<'n>(&self, index: u64, names: impl Iterator<Item = &'n [u8]>) -> bool {
         let mut rows = Expected::default();
         for name in names {
             rows.add_key(index, name);
         }
-        self.store().engine().expect(&rows);
+        self.store().engine().expect(&rows)
+    }
+
+    /// The same for elements of a collection.
+    pub(crate) fn expect_rows(&self, rows: &[RowBytes]) -> Result<()> {
+        let mut expected = Expected::default();
+        for row in rows {
+            expected.add(Family::Data, row);
+        }
+        let engine = self.store().engine();
+        if engine.expect(&expected) || self.is_quiet() {
+            return Ok(());
+        }
+        Ok(engine.fetch_many(Family::Data, rows.iter().map(|row| &row[..]))?)
     }
 
     fn expect_elements<'n>(&self, key: &Key, mut subs: impl Iterator<Item = &'n [u8]> + Clone) {

@@ -64,6 +64,7 @@ pub use commit::{Begun, Committing};
 pub use count::{KeyCount, count_keys};
 pub use effects::{Effect, EventClass, Listeners, Observer};
 pub use error::{Error, Result};
+pub use expect::EXPECTED;
 pub use expirer::{Expirer, Progress};
 pub use fresh::Fresh;
 pub use garbage::{Due, Garbage};

@@ -552,6 +552,11 @@ impl ReadTxn {
         Ok(stored?.map(Row::Stored))
     }
 
+    /// Whether the rows it asks for are not to be kept in memory.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
     /// The row, if it is in memory; the disk is not asked.
     pub(crate) fn row_in_memory(&self, family: Family, key: &[u8]) -> Option<Row<'_>> {
         match self.batch.get(family, key) {

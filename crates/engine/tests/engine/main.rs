@@ -15,3 +15,4 @@ mod replicas;
 mod rows;
 mod small_collections;
 mod support;
+mod writers;

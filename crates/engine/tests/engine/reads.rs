@@ -110,3 +110,34 @@ fn blocks_are_counted_that_this_thread_reads_from_files() {
     assert_eq!(engine.statistics().missed_data_blocks, missed + 1);
     assert!(engine.statistics().flushed_bytes == 0, "since the start");
 }
+
+#[test]
+fn rows_that_will_be_asked_for_are_fetched_together_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let key = |n: u32| n.to_be_bytes();
+    commit(&engine, |batch| {
+        for n in 0..100 {
+            batch.put(FAMILY, &key(n), n.to_string());
+        }
+    });
+    engine.flush().unwrap();
+    drop(engine);
+    let engine = open(directory.path());
+    commit(&engine, |batch| batch.put(FAMILY, &key(7), b"young"));
+    let names: Vec<_> = [5, 99, 7, 100, 5].map(key).into();
+    let fetch = || engine.fetch_many(FAMILY, names.iter().map(|name| &name[..]));
+    fetch().unwrap();
+    let reads = block_reads();
+    for (n, expected) in [
+        (5, Some("5")),
+        (99, Some("99")),
+        (7, Some("young")),
+        (100, None),
+    ] {
+        let value = engine.get(FAMILY, &key(n)).unwrap();
+        assert_eq!(value.as_deref(), expected.map(str::as_bytes), "{n}");
+    }
+    fetch().unwrap();
+    assert_eq!(block_reads(), reads, "they are in memory");
+}

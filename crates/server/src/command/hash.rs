@@ -6,7 +6,7 @@ mod random;
 mod reply;
 
 use cairn_resp::{Reply, Writer};
-use cairn_store::{CollectionKind, EventClass, Hash, Point, ReadTxn, Result, WriteTxn};
+use cairn_store::{CollectionKind, EXPECTED, EventClass, Hash, Point, ReadTxn, Result, WriteTxn};
 
 use super::events;
 use super::flags::Flag::{DenyOom, Fast};
@@ -232,14 +232,17 @@ fn hmget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let fields = args.rest(2);
     let mut values = Vec::with_capacity(fields.len());
     let mut bytes = 0;
-    for field in fields {
-        txn.step()?;
-        let row = hash.get(txn, field)?;
-        bytes += row.as_deref().map_or(0, <[u8]>::len);
-        if bytes > COLLECTED_BYTES {
-            return Ok(reply::of_values(hash.values(txn, fields)?));
+    for some in fields.chunks(EXPECTED) {
+        hash.collection().expect(txn, some)?;
+        for field in some {
+            txn.step()?;
+            let row = hash.get(txn, field)?;
+            bytes += row.as_deref().map_or(0, <[u8]>::len);
+            if bytes > COLLECTED_BYTES {
+                return Ok(reply::of_values(hash.values(txn, fields)?));
+            }
+            values.push(row.map_or(Reply::Null, |value| rows::shared(value.share(0))));
         }
-        values.push(row.map_or(Reply::Null, |value| rows::shared(value.share(0))));
     }
     Ok(Reply::Array(values))
 }

@@ -4,7 +4,9 @@ mod reply;
 
 use cairn_resp::{Reply, Writer};
 use cairn_store::set::{self, Operation, Popped, Selection, Step};
-use cairn_store::{CollectionKind, Error, EventClass, Point, ReadTxn, Result, Set, WriteTxn};
+use cairn_store::{
+    CollectionKind, EXPECTED, Error, EventClass, Point, ReadTxn, Result, Set, WriteTxn,
+};
 
 use reply::Kind;
 
@@ -234,8 +236,14 @@ fn sismember(point: Point<'_>, args: &Args) -> Result<Reply> {
 
 fn smismember(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let set = Set::open(txn, args[1])?;
-    let has = |member: &&[u8]| Ok(i64::from(set.contains(txn, member)?));
-    args.rest(2).iter().map(has).collect()
+    let mut has = Vec::with_capacity(args.len() - 2);
+    for some in args.rest(2).chunks(EXPECTED) {
+        set.collection().expect(txn, some)?;
+        for member in some {
+            has.push(Reply::Int(i64::from(set.contains(txn, member)?)));
+        }
+    }
+    Ok(Reply::Array(has))
 }
 
 fn scard(point: Point<'_>, args: &Args) -> Result<Reply> {

@@ -2,7 +2,7 @@
 
 use cairn_resp::Reply;
 use cairn_store::string::Strings;
-use cairn_store::{Error, EventClass, Point, ReadTxn, Result, Str, WriteTxn, keys};
+use cairn_store::{EXPECTED, Error, EventClass, Point, ReadTxn, Result, Str, WriteTxn, keys};
 
 use super::set::Lifetime;
 use super::{Args, reply};
@@ -12,9 +12,6 @@ use crate::propagation::{Propagate, decimal, deleting_word, expiring_word};
 
 /// How much of MGET's reply is collected before it becomes a stream.
 const COLLECTED_BYTES: usize = 256 * 1024;
-
-/// How many of MGET's keys are asked for at once.
-const EXPECTED: usize = 16;
 
 pub fn get(point: Point<'_>, args: &Args) -> Result<Reply> {
     match point.string(args[1])? {
@@ -35,7 +32,7 @@ pub fn mget(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut bytes = 0;
     for (number, name) in names.iter().enumerate() {
         if number.is_multiple_of(EXPECTED) {
-            txn.expect(&names[number..names.len().min(number + EXPECTED)]);
+            txn.expect(&names[number..names.len().min(number + EXPECTED)])?;
         }
         txn.step()?;
         let Some(string) = Str::find_only(txn, name)? else {

@@ -3,7 +3,8 @@
 use cairn_resp::Reply;
 use cairn_store::zset::Update;
 use cairn_store::{
-    CollectionKind, Direction, Error, EventClass, Point, ReadTxn, Result, WriteTxn, Zset, zset,
+    CollectionKind, Direction, EXPECTED, Error, EventClass, Point, ReadTxn, Result, WriteTxn, Zset,
+    zset,
 };
 
 use super::Args;
@@ -160,8 +161,11 @@ pub fn zscore(point: Point<'_>, args: &Args) -> Result<Reply> {
 pub fn zmscore(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let zset = Zset::open(txn, args[1])?;
     let mut scores = Vec::with_capacity(args.len() - 2);
-    for member in args.rest(2) {
-        scores.push(zset.score(txn, member)?.into());
+    for some in args.rest(2).chunks(EXPECTED) {
+        zset.collection().expect(txn, some)?;
+        for member in some {
+            scores.push(zset.score(txn, member)?.into());
+        }
     }
     Ok(Reply::Array(scores))
 }
