@@ -74,6 +74,18 @@ async fn pair_of(caller: Identity, answerer: Identity) -> Pair {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A row that was written on a single machine may be longer than any batch, and goes in one piece of a snapshot.
+#[test]
+fn what_is_longer_than_a_batch_comes_through() {
+    Runtime::run(async {
+        let (caller, _echo, _serving) = pair("secret").await;
+        let row = Bytes::from(vec![3; crate::MAX_PAYLOAD + (64 << 20)]);
+        let back = caller.call(2, row.clone(), 60 * SECOND).await.unwrap();
+        assert!(back == row);
+        assert_eq!(ask(&caller, "who").await.unwrap(), "1");
+    });
+}
+
 async fn ask(caller: &Tcp, request: &'static str) -> Result<Bytes, CallError> {
     caller.call(2, Bytes::from(request), 5 * SECOND).await
 }
