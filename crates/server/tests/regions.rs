@@ -414,6 +414,13 @@ fn commands_over_all_keys_go_region_by_region() {
         node.ask("FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n"),
         "+OK\r\n:0\r\n$-1\r\n"
     );
+    // Of some it is not known who leads them: they may be nobody else's.
+    node.store.lost_leadership(7);
+    for walk in ["DBSIZE", "KEYS *", "SCAN 0", "RANDOMKEY"] {
+        let told = node.ask(&format!("{walk}\r\n"));
+        assert_eq!(told, "-CLUSTERDOWN Hash slot not served\r\n", "{walk}");
+    }
+    node.lead(7, 9);
     assert_eq!(node.ask("FLUSHALL NONSENSE\r\n"), "-ERR syntax error\r\n");
     node.lead(6, 9);
     assert_eq!(node.ask("DBSIZE\r\n"), ":40\r\n");
@@ -442,8 +449,8 @@ fn what_was_refused_since_others_lead_is_sent_there_by_its_own_slot() {
 #[test]
 fn a_unit_empties_the_one_region_that_the_node_leads() {
     let node = Node::new();
-    let [five, six] = [5, 6].map(|region| name(region, 0));
-    let sets = format!("SET {five} a\r\nSET {six} b\r\n");
+    let [five, seven] = [5, 7].map(|region| name(region, 0));
+    let sets = format!("SET {five} a\r\nSET {seven} b\r\n");
     assert_eq!(node.ask(&sets), "+OK\r\n+OK\r\n");
     let exec = "MULTI\r\nFLUSHALL\r\nEXEC\r\n";
     let refused = "ERR FLUSHALL inside a transaction or script empties the slots of one region, and this \
@@ -452,13 +459,13 @@ fn a_unit_empties_the_one_region_that_the_node_leads() {
     let script = "EVAL \"return redis.call('flushdb')\" 0\r\n";
     assert!(node.ask(script).contains("this node leads 3"));
     node.store.lost_leadership(5);
-    node.store.lost_leadership(7);
+    node.store.lost_leadership(6);
     assert_eq!(node.ask("DBSIZE\r\n"), ":1\r\n");
     assert_eq!(node.ask(exec), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
     assert_eq!(node.ask("DBSIZE\r\n"), ":0\r\n");
     // So does one that does more, about keys or not.
     let around = format!(
-        "MULTI\r\nSET {six} before\r\nFLUSHALL\r\nSET {{{six}}}x after\r\nEXEC\r\nDBSIZE\r\n"
+        "MULTI\r\nSET {seven} before\r\nFLUSHALL\r\nSET {{{seven}}}x after\r\nEXEC\r\nDBSIZE\r\n"
     );
     assert!(
         node.ask(&around)
