@@ -28,6 +28,7 @@ use self::link::Link;
 use self::processes::Processes;
 pub use self::processes::Run;
 pub use self::tls::Tls;
+use crate::log::Log;
 use crate::runtime::Later;
 use crate::transport::{CallError, Service, Transport};
 
@@ -64,11 +65,25 @@ struct Peer {
 }
 
 impl Tcp {
+    /// Which processes it meets is forgotten when it ends.
     pub fn new(identity: Identity) -> Arc<Tcp> {
+        Tcp::in_company(identity, Company::default())
+    }
+
+    /// The same for a node that remembers them in its log: so they are told from old copies also after it was started anew.
+    pub fn remembering(identity: Identity, log: Log) -> Arc<Tcp> {
+        let company = Company {
+            processes: Arc::new(Processes::remembered_in(log)),
+            complaints: Arc::default(),
+        };
+        Tcp::in_company(identity, company)
+    }
+
+    fn in_company(identity: Identity, company: Company) -> Arc<Tcp> {
         Arc::new(Tcp {
             identity: RwLock::new(identity),
             knows: AtomicU64::new(0),
-            company: Company::default(),
+            company,
             peers: Mutex::default(),
             traffic: Arc::default(),
         })

@@ -99,14 +99,15 @@ impl ClusterNode {
         let placements = Placements::new(store.clone(), regions.clone(), map.clone());
         placements.update().map_err(|error| error.to_string())?;
         let placements = Arc::new(placements);
-        let tcp = Tcp::new(Introduction {
+        let introduction = Introduction {
             cluster: identity.cluster,
             node: identity.node,
             incarnation,
             run,
             secret: settings.secret.clone(),
             tls: settings.tls.clone(),
-        });
+        };
+        let tcp = Tcp::remembering(introduction, log.clone());
         tcp.know(map.get().epoch());
         for (peer, address) in &identity.peers {
             tcp.set_address(*peer, address.clone());
