@@ -115,7 +115,7 @@ impl Group {
         let config = &self.config;
         // All that was hidden before the question was so by now; and whoever leads next is told no earlier time.
         let now = (config.wall_clock)();
-        let option = LinearizerOption::new(Some(config.lease()), true)
+        let option = LinearizerOption::new(Some(self.trusted_age()), true)
             .with_wait_timeout(config.election_timeout);
         let linearizer = match self.raft.get_read_linearizer(option).await {
             Ok(linearizer) => linearizer,
