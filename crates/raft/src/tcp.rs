@@ -12,8 +12,8 @@ mod tls;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -56,7 +56,11 @@ pub struct Traffic {
 struct Company {
     processes: Arc<Processes>,
     complaints: Arc<Complaints>,
+    /// Called when others say that this process must not be the node.
+    outdated: Arc<OnceLock<Outdated>>,
 }
+
+type Outdated = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Peer {
     address: String,
@@ -74,7 +78,7 @@ impl Tcp {
     pub fn remembering(identity: Identity, log: Log) -> Arc<Tcp> {
         let company = Company {
             processes: Arc::new(Processes::remembered_in(log)),
-            complaints: Arc::default(),
+            ..Company::default()
         };
         Tcp::in_company(identity, company)
     }
@@ -87,6 +91,12 @@ impl Tcp {
             peers: Mutex::default(),
             traffic: Arc::default(),
         })
+    }
+
+    /// Says what to do when another node finds that this process has an old copy of the node's directory: it has forgotten what it
+    /// promised, and must end.
+    pub fn when_outdated(&self, end: impl Fn(&str) + Send + Sync + 'static) {
+        self.company.outdated.set(Box::new(end)).ok();
     }
 
     /// Shows another certificate from now on. Connections that there are go on.

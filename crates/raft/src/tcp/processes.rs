@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::handshake::refused;
+use super::handshake::{outdated, refused};
 use crate::log::Log;
 
 /// A process that has a connection and says nothing for so long may be gone: nodes tell of themselves several times in a second.
@@ -161,7 +161,7 @@ impl Processes {
         let process = processes.entry(node).or_insert_with(|| Process::new(run));
         if process.run != run {
             if run.starts <= process.run.starts {
-                return Err(refused(&format!(
+                return Err(outdated(&format!(
                     "node {node} was started from an old copy of its directory, or a second time from one: remove it from the \
                      cluster, and add it again with an empty directory"
                 )));
@@ -201,6 +201,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use openraft::rt::AsyncRuntime;
 
+    use super::super::handshake::is_outdated;
     use super::*;
     use crate::runtime::Runtime;
 
@@ -230,6 +231,7 @@ mod tests {
             for old in [run(4, 20), run(5, 30)] {
                 let refused = processes.meet(1, old).await.err().unwrap();
                 assert!(refused.to_string().contains("an old copy"), "{refused}");
+                assert!(is_outdated(&refused));
             }
             processes.meet(1, run(6, 40)).await.unwrap();
         });
@@ -280,6 +282,8 @@ mod tests {
                     .contains("another process runs as node 1"),
                 "{refused}"
             );
+            // It may be that one, whose last words are still on their way.
+            assert!(!is_outdated(&refused));
             // It has stopped, without closing its connection.
             speaking.abort();
             let second = processes.meet(1, run(6, 20)).await.unwrap();

@@ -352,6 +352,12 @@ fn a_second_process_of_a_node_is_not_served() {
         let copy = copied(1);
         let refused = connect_to(&copy).await.expect_err("it is refused");
         assert!(refused.to_string().contains("an old copy"), "{refused}");
+        let (told, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        copy.when_outdated(move |why| {
+            told.send(why.to_string()).ok();
+        });
+        assert!(ask(&copy, "who").await.is_err());
+        assert!(ends.recv().await.unwrap().contains("an old copy"));
         let speaking = first.clone();
         let speaking = tokio::spawn(async move {
             while ask(&speaking, "who").await.is_ok() {

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::directory;
 use super::known_map::KnownMap;
 use super::machine::{RegionMachine, stored_map};
 use super::placements::Placements;
@@ -108,6 +109,14 @@ impl ClusterNode {
             tls: settings.tls.clone(),
         };
         let tcp = Tcp::remembering(introduction, log.clone());
+        let (path, failure) = (
+            store.engine().path().to_owned(),
+            settings.raft.failure.clone(),
+        );
+        tcp.when_outdated(move |why| match directory::refuse(&path) {
+            Ok(()) => failure(why),
+            Err(error) => failure(&format!("{why}; and that cannot be noted: {error}")),
+        });
         tcp.know(map.get().epoch());
         for (peer, address) in &identity.peers {
             tcp.set_address(*peer, address.clone());
