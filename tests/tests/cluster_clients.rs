@@ -146,12 +146,7 @@ fn clients_come_and_are_sent_on_by_tls_and_with_a_password() {
 fn a_node_that_may_have_been_deposed_lists_no_keys() {
     let mut cluster = Cluster::found(&Setup {
         links: true,
-        ..setup(&[
-            "--cluster-election-timeout",
-            "500",
-            "--cluster-heartbeat",
-            "100",
-        ])
+        ..setup(&QUICK)
     });
     until_each_leads(&cluster);
     let key = key_of(&cluster, 0);
@@ -177,28 +172,133 @@ fn a_node_that_may_have_been_deposed_lists_no_keys() {
     thread::sleep(Duration::from_millis(1500));
     for walk in &walks {
         let told = client.line(walk);
-        assert!(shows_no_key(&told), "{walk}: {told:?}");
+        assert!(is_down(&told), "{walk}: {told:?}");
     }
     let told = client.command(&in_script);
-    assert!(shows_no_key(&told), "{told:?}");
+    assert!(is_down(&told), "{told:?}");
     client.line("MULTI");
     client.line("DBSIZE");
     let done = client.line("EXEC");
     let told = done.items().map(|items| &items[0]);
-    assert!(told.is_some_and(shows_no_key), "{done:?}");
+    assert!(told.is_some_and(is_down), "{done:?}");
     cluster.heal(Fault::Part, &[0]);
     until("it knows again what it leads", || {
         walks.iter().all(|walk| !client.line(walk).is_error())
     });
 }
 
-/// Of a node that is cut off: it does not know whether it leads, or has stepped down by itself in the meantime.
-fn shows_no_key(told: &Value) -> bool {
-    match told {
-        Value::Error(_) => told.text().contains("CLUSTERDOWN "),
-        Value::Array(items) if items.len() == 2 => items[1] == Value::Array(Vec::new()),
-        Value::Array(items) => items.is_empty(),
-        _ => matches!(told, Value::Int(0) | Value::Null),
+/// Of a node that is cut off: it does not know whether it leads, or has stepped down by itself in the meantime. That it has no
+/// keys would not be true, for a client that asks all.
+fn is_down(told: &Value) -> bool {
+    matches!(told, Value::Error(_)) && told.text().contains("CLUSTERDOWN ")
+}
+
+/// Flags of nodes that find out sooner that another is gone.
+const QUICK: [&str; 4] = [
+    "--cluster-election-timeout",
+    "500",
+    "--cluster-heartbeat",
+    "100",
+];
+
+#[test]
+fn a_command_waits_for_one_election_before_it_fails() {
+    let mut cluster = found(&QUICK);
+    let key = key_of(&cluster, 0);
+    cluster.fleet.kill(0);
+    // Others take over: whoever asks is sent to them, or answered by them, and not told that nobody is there.
+    let said = cluster.fleet.node(1).client().command(&["GET", &key]);
+    assert!(
+        said == Value::Null || said.text().starts_with("MOVED "),
+        "{said:?}"
+    );
+    cluster.fleet.kill(2);
+    let mut client = cluster.fleet.node(1).client();
+    until("it is known that nobody leads", || {
+        client
+            .command(&["GET", &key])
+            .text()
+            .starts_with("CLUSTERDOWN ")
+    });
+    let began = Instant::now();
+    let said = client.command(&["SET", &key, "v"]);
+    let waited = began.elapsed();
+    assert!(said.text().starts_with("CLUSTERDOWN "), "{said:?}");
+    let longest = Duration::from_secs(5);
+    assert!(
+        (Duration::from_millis(500)..longest).contains(&waited),
+        "{waited:?}"
+    );
+}
+
+/// A key of a region that another node leads, and what that node's replica says of it while it is cut off.
+fn read_while_parted(flags: &[&str]) -> Value {
+    let flags = [&QUICK, flags].concat();
+    let mut cluster = Cluster::found(&Setup {
+        links: true,
+        ..setup(&flags)
+    });
+    until_each_leads(&cluster);
+    let key = key_of(&cluster, 1);
+    let mut writer = cluster.fleet.node(1).client();
+    assert_eq!(writer.command(&["SET", &key, "v"]), Value::ok());
+    let mut reader = cluster.fleet.node(0).client();
+    let told = reader.command(&["GET", &key]);
+    assert!(told.text().starts_with("MOVED "), "{told:?}");
+    assert_eq!(reader.line("READONLY"), Value::ok());
+    until("the replica has it", || {
+        reader.command(&["GET", &key]) == Value::bulk("v")
+    });
+    assert!(cluster.hurt(Fault::Part, &[0], &mut fastrand::Rng::new()));
+    thread::sleep(Duration::from_millis(1500));
+    reader.command(&["GET", &key])
+}
+
+#[test]
+fn only_who_may_read_the_past_is_answered_by_a_replica_that_cannot_ask() {
+    assert_eq!(
+        read_while_parted(&["--readonly-stale", "yes"]),
+        Value::bulk("v")
+    );
+    let told = read_while_parted(&[]);
+    assert!(is_down(&told), "{told:?}");
+}
+
+#[test]
+fn keyspace_events_are_heard_on_the_leader() {
+    let cluster = found(&[]);
+    let key = key_of(&cluster, 1);
+    let channel = format!("__keyspace@0__:{key}");
+    for node in 0..3 {
+        let mut client = cluster.fleet.node(node).client();
+        let set = client.line("CONFIG SET notify-keyspace-events KEA");
+        assert_eq!(set, Value::ok());
+    }
+    let mut listeners: Vec<Client> = (0..3)
+        .map(|node| cluster.fleet.node(node).client())
+        .collect();
+    for listener in &mut listeners {
+        listener.command(&["SUBSCRIBE", &channel, "end"]);
+        listener.receive();
+    }
+    let mut writer = cluster.fleet.node(1).client();
+    assert_eq!(writer.command(&["SET", &key, "v"]), Value::ok());
+    assert_eq!(writer.command(&["PEXPIRE", &key, "1"]), Value::Int(1));
+    let mut heard = || {
+        let message = listeners[1].receive();
+        message.items().map(|items| items[2].text())
+    };
+    let events = [heard(), heard(), heard()];
+    assert_eq!(
+        events.map(Option::unwrap_or_default),
+        ["set", "expire", "expired"]
+    );
+    // What is published reaches all, and nothing came before it on the others.
+    writer.command(&["PUBLISH", "end", "now"]);
+    for listener in &mut listeners {
+        let message = listener.receive();
+        let items = message.items().expect("a message");
+        assert_eq!(items[1].text(), "end", "{message:?}");
     }
 }
 

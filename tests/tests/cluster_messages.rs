@@ -303,6 +303,30 @@ fn a_client_that_knows_nothing_of_clusters_is_served_by_any_node() {
     assert!(ada.error_of(&format!("GET {far}")).starts_with("NOPERM "));
 }
 
+/// A client would send what it takes for undone again and again.
+#[test]
+fn replies_that_are_too_long_to_hand_back_are_refused_at_once() {
+    let cluster = found(&["--cluster-proxy", "yes"]);
+    let far = key_of(cluster.fleet.node(1), "long");
+    let mut there = cluster.fleet.node(1).client();
+    let length = 129 << 20;
+    assert_eq!(
+        there.command(&["SETRANGE", &far, &(length - 1).to_string(), "x"]),
+        Value::Int(length)
+    );
+    let mut client = cluster.fleet.node(0).client();
+    let told = client.error_of(&format!("GET {far}"));
+    assert!(
+        told.starts_with("ERR a reply of more than 128 MB"),
+        "{told}"
+    );
+    assert_eq!(client.command(&["STRLEN", &far]), Value::Int(length));
+    // Whether it was done is not known.
+    let told = client.error_of(&format!("GETDEL {far}"));
+    assert!(told.starts_with("INDOUBT "), "{told}");
+    assert_eq!(there.command(&["EXISTS", &far]), Value::Int(0));
+}
+
 #[test]
 fn a_forwarded_write_is_not_done_twice_when_its_leader_dies() {
     let mut cluster = found(&["--cluster-proxy", "yes"]);

@@ -17,6 +17,7 @@ fn objects() -> Objects {
         counters: 6,
         lists: 6,
         banks: 6,
+        reads_replicas: false,
         prefix: String::new(),
         seed: fastrand::u64(..),
     }

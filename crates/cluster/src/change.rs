@@ -8,7 +8,6 @@ mod splits;
 use thiserror::Error;
 
 use crate::found::Foundation;
-use crate::layout::NEWEST;
 use crate::map::{ClusterMap, Settings};
 use crate::node::{Addresses, NodeState};
 use crate::region::{Duty, Region};
@@ -151,32 +150,54 @@ pub enum Refusal {
 type Applied = Result<Effect, Refusal>;
 
 impl Change {
-    /// The version of the layout that a node must read to take part.
+    /// The version of the layout that a node must read to take part: that which brought the change, whatever is the newest. What
+    /// every node can read must stay possible while they are upgraded one by one, and be it to record that one has been.
     pub fn version(&self) -> u16 {
-        NEWEST
+        match self {
+            Change::Found(_)
+            | Change::AddNode { .. }
+            | Change::UpdateNode { .. }
+            | Change::DrainNode { .. }
+            | Change::KeepNode { .. }
+            | Change::RemoveNode { .. }
+            | Change::Configure(_)
+            | Change::AddReplica { .. }
+            | Change::Promote { .. }
+            | Change::Abandon { .. }
+            | Change::RemoveReplica { .. }
+            | Change::Lose { .. }
+            | Change::Drop { .. }
+            | Change::Prefer { .. }
+            | Change::BeginSplit { .. }
+            | Change::FinishSplit { .. } => 1,
+        }
     }
 }
 
 impl ClusterMap {
     /// Changes the map, or says why not and leaves it as it is.
     pub fn apply(&mut self, change: &Change) -> Applied {
+        self.apply_in(change, change.version())
+    }
+
+    fn apply_in(&mut self, change: &Change, version: u16) -> Applied {
         let founded = self.is_founded();
         match change {
             Change::Found(_) if founded => return Err(Refusal::Founded),
             Change::Found(foundation) => {
-                if let Some(fault) = foundation.fault(change.version()) {
+                if let Some(fault) = foundation.fault(version) {
                     return Err(fault);
                 }
-                *self = foundation.map(change.version());
+                *self = foundation.map(version);
                 return Ok(Effect::Done);
             }
             _ if !founded => return Err(Refusal::NotFounded),
             _ => {}
         }
-        self.readable(change.version())?;
+        self.readable(version)?;
         let effect = self.applied(change)?;
         self.epoch += 1;
-        self.version = self.version.max(change.version());
+        self.version = self.version.max(version);
         Ok(effect)
     }
 

@@ -40,7 +40,8 @@
 //! The version comes first, and says what a node must know to read the rest. One that does not know it must not guess,
 //! nor pass the change over, since then its map would be another than everybody's: it stops, and says why. That this
 //! does not happen while nodes are upgraded one by one is seen to by the map, which refuses changes that some node cannot
-//! read ([`crate::Refusal::Version`]).
+//! read ([`crate::Refusal::Version`]), and is itself written in the newest version of the changes that made it. A node that was
+//! upgraded says so by a change of the first version; once all have, changes of the next are possible.
 
 mod answer;
 mod read;
@@ -55,8 +56,10 @@ use crate::map::ClusterMap;
 use read::{read_change, read_node, read_region, read_settings};
 use write::Writer;
 
-/// The newest version that is written and read here.
+/// The newest version that is read here. What is written has the lowest that it can be read by.
 pub const NEWEST: u16 = 1;
+/// That of a map that nothing has changed yet.
+const FIRST: u16 = 1;
 
 /// Why bytes cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -86,7 +89,7 @@ impl Change {
     }
 
     pub fn decode(bytes: &[u8]) -> Read<Change> {
-        let mut reader = versioned("cluster change", bytes)?;
+        let mut reader = versioned("cluster change", bytes, NEWEST)?;
         let change = read_change(&mut reader)?;
         reader.finish()?;
         Ok(change)
@@ -94,9 +97,10 @@ impl Change {
 }
 
 impl ClusterMap {
+    /// In the version of its changes, which all nodes read.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::new());
-        out.u16(NEWEST);
+        out.u16(self.version.max(FIRST));
         out.u64(self.cluster);
         out.u64(self.epoch);
         out.u16(self.version);
@@ -110,7 +114,11 @@ impl ClusterMap {
     }
 
     pub fn decode(bytes: &[u8]) -> Read<ClusterMap> {
-        let mut reader = versioned("cluster map", bytes)?;
+        ClusterMap::decode_up_to(NEWEST, bytes)
+    }
+
+    pub(crate) fn decode_up_to(newest: u16, bytes: &[u8]) -> Read<ClusterMap> {
+        let mut reader = versioned("cluster map", bytes, newest)?;
         let mut map = ClusterMap {
             cluster: reader.u64("cluster")?,
             epoch: reader.u64("epoch")?,
@@ -134,11 +142,11 @@ impl ClusterMap {
     }
 }
 
-fn versioned<'a>(what: &'static str, bytes: &'a [u8]) -> Read<Reader<'a>> {
+fn versioned<'a>(what: &'static str, bytes: &'a [u8], newest: u16) -> Read<Reader<'a>> {
     let mut reader = Reader::new(what, bytes);
     match reader.u16("version")? {
         0 => Err(value(&reader, "version", 0)),
-        version if version > NEWEST => Err(LayoutError::Newer { what, version }),
+        version if version > newest => Err(LayoutError::Newer { what, version }),
         _ => Ok(reader),
     }
 }

@@ -10,6 +10,7 @@
 //!   4 purged     → log id | bytes u64
 //!   5 entry      → term u64 | bytes u64 | body
 //!   6 starts     → count u64                        of no region: its number is 0
+//!   7 peer       → starts u64 | run u64             of another node, whose number stands for the region's
 //!
 //!   log id       term u64 | index u64
 //!   body         0 (blank)  |  1 | timestamp_ms u64 | epoch u64 | batch  |  2 | membership
@@ -40,6 +41,7 @@ const COMMITTED: u8 = 3;
 const PURGED: u8 = 4;
 const ENTRY: u8 = 5;
 const STARTS: u8 = 6;
+const PEER: u8 = 7;
 
 const BLANK: u8 = 0;
 const BATCH: u8 = 1;
@@ -66,6 +68,10 @@ pub enum Key {
     },
     /// How often the directory was started.
     Starts,
+    /// The last process that was met of another node.
+    Peer {
+        node: u64,
+    },
 }
 
 impl Key {
@@ -77,6 +83,7 @@ impl Key {
             Key::Purged { region } => (PURGED, region, None),
             Key::Entry { region, index } => (ENTRY, region, Some(index)),
             Key::Starts => (STARTS, 0, None),
+            Key::Peer { node } => (PEER, node, None),
         };
         let mut key = Vec::with_capacity(17);
         key.push(kind);
@@ -99,6 +106,7 @@ impl Key {
                 index: reader.u64("index")?,
             },
             STARTS => Key::Starts,
+            PEER => Key::Peer { node: region },
             tag => return Err(unknown("raft key", tag)),
         };
         reader.finish()?;

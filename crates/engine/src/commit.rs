@@ -63,6 +63,9 @@ pub enum Commit {
 pub trait Underway: Future<Output = Result<()>> + Send {
     /// Waits on a thread that may block.
     fn wait(self: Pin<Box<Self>>) -> Result<()>;
+
+    /// The same, for so long at most; none if it takes longer.
+    fn wait_within(self: Pin<&mut Self>, limit: Duration) -> Option<Result<()>>;
 }
 
 impl Future for Commit {
@@ -89,6 +92,40 @@ impl Commit {
                 .unwrap_or(Err(EngineError::Closing)),
             Commit::Underway(commit) => commit.wait(),
         }
+    }
+
+    /// The same, for so long at most; none if it takes longer.
+    pub fn wait_within(&mut self, limit: Duration) -> Option<Result<()>> {
+        match self {
+            Commit::Done(result) => Some(result.clone()),
+            Commit::Pending(receiver) => received_within(receiver, limit),
+            Commit::Underway(commit) => commit.as_mut().wait_within(limit),
+        }
+    }
+}
+
+fn received_within(
+    receiver: &mut oneshot::Receiver<Result<()>>,
+    limit: Duration,
+) -> Option<Result<()>> {
+    struct Waiting(std::thread::Thread);
+    impl std::task::Wake for Waiting {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Waiting(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let until = Instant::now() + limit;
+    loop {
+        if let Poll::Ready(outcome) = Pin::new(&mut *receiver).poll(&mut context) {
+            return Some(outcome.unwrap_or(Err(EngineError::Closing)));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::park_timeout(left);
     }
 }
 

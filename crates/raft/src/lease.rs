@@ -6,7 +6,8 @@
 //!
 //! What was worked out stays true, whatever this replica learns afterwards: the promise was given. Only what this replica
 //! does by itself can break it: to hand over, to remove itself, and to give slots away. Whoever does that takes the lease back
-//! first.
+//! first. And while this machine is suspended, time goes on for the others: so it is told by a clock that does not stand still
+//! then, and what was confirmed before counts for nothing afterwards.
 //!
 //! Followers may apply what is committed before the leader does. Once one of them reads, what it shows must not be
 //! unknown here: for a while, the leader then reads only where it has applied all that is committed, and waits otherwise.
@@ -20,14 +21,19 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::group::{Group, Role, role};
-use crate::runtime::{Instant, now};
+use crate::runtime::{Instant, now, uptime};
 
 /// For how many election timeouts a follower may show what it has applied after it has asked. It gives up before.
 const SHOWN: u32 = 10;
 
+/// By how many nanoseconds two clocks may part without a reason: they are asked one after the other.
+const JITTER: u64 = 5_000_000;
+
 pub(crate) struct Lease {
     since: Instant,
-    /// In nanoseconds from then.
+    /// What [`uptime`] was then.
+    began: u64,
+    /// In nanoseconds from then, by the same.
     until: AtomicU64,
     /// Until when followers may read, in the same.
     shown_until: AtomicU64,
@@ -70,12 +76,40 @@ struct Terms {
     transferred: u64,
     /// Those who have taken the lease back for a while.
     suspended: usize,
+    sleep: Sleep,
+}
+
+/// For how long the machine was suspended, as far as was seen, in nanoseconds.
+#[derive(Default)]
+struct Sleep {
+    slept: u64,
+    /// When it was found out, by the clock that stands still.
+    woke: Option<u64>,
+}
+
+impl Sleep {
+    /// Compares what two clocks say, of which one stands still meanwhile.
+    fn look(&mut self, passed: u64, awake: u64) {
+        let slept = passed.saturating_sub(awake);
+        if slept.abs_diff(self.slept) > JITTER {
+            *self = Sleep {
+                slept,
+                woke: Some(awake),
+            };
+        }
+    }
+
+    /// Whether the machine may have been suspended since.
+    fn is_after(&self, awake: u64) -> bool {
+        self.woke.is_some_and(|woke| awake <= woke)
+    }
 }
 
 impl Lease {
     pub(crate) fn new() -> Lease {
         Lease {
             since: now(),
+            began: uptime(),
             until: AtomicU64::new(0),
             shown_until: AtomicU64::new(0),
             asked_until: AtomicU64::new(0),
@@ -83,26 +117,32 @@ impl Lease {
         }
     }
 
-    fn nanos(&self, at: Instant) -> u64 {
-        let since: Duration = at - self.since;
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    /// The time, whether the machine was suspended or not.
+    #[inline]
+    fn time(&self) -> u64 {
+        uptime().saturating_sub(self.began)
+    }
+
+    /// A moment, by the clock that stands still while it is.
+    fn awake(&self, at: Instant) -> u64 {
+        nanos(at - self.since)
     }
 
     /// Whether followers read, and are to know soon what is committed.
     pub(crate) fn is_asked(&self) -> bool {
-        self.nanos(now()) < self.asked_until.load(Ordering::Acquire)
+        self.time() < self.asked_until.load(Ordering::Acquire)
     }
 
     /// A follower is about to read.
     pub(crate) fn note_asked(&self, config: &Config) {
-        let until = self.nanos(now() + config.election_timeout * SHOWN);
+        let until = self.time() + nanos(config.election_timeout * SHOWN);
         self.asked_until.fetch_max(until, Ordering::AcqRel);
         self.shown_until.fetch_max(until, Ordering::AcqRel);
     }
 
     /// This replica begins to lead. A follower that has asked the leader before may read what this one commits.
     pub(crate) fn note_lead(&self, config: &Config) {
-        let until = self.nanos(now() + config.election_timeout * SHOWN);
+        let until = self.time() + nanos(config.election_timeout * SHOWN);
         self.shown_until.fetch_max(until, Ordering::AcqRel);
     }
 
@@ -111,6 +151,10 @@ impl Lease {
         change(&mut terms);
         self.until.store(0, Ordering::Release);
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Tells of a replica, for as long as it runs, whether it may read.
@@ -137,32 +181,50 @@ impl Group {
     /// Whether it may read what it has applied, without asking anybody.
     #[inline]
     pub(crate) fn holds_lease(&self) -> bool {
-        let now = self.lease.nanos(now());
+        let now = self.lease.time();
         let holds = now < self.lease.until.load(Ordering::Acquire) || self.renews_lease(now);
         let is_shown = now < self.lease.shown_until.load(Ordering::Acquire);
         holds && (!is_shown || self.log.places().are_one())
     }
 
     #[cold]
-    fn renews_lease(&self, now: u64) -> bool {
-        let terms = self.lease.terms.lock();
+    fn renews_lease(&self, time: u64) -> bool {
+        let mut terms = self.lease.terms.lock();
+        self.look_for_sleep(&mut terms);
         let until = match terms.suspended {
-            0 => self.leased_until(terms.transferred),
+            0 => self.leased_until(time, &terms),
             _ => None,
         };
         let until = until.unwrap_or(0);
         self.lease.until.store(until, Ordering::Release);
-        now < until
+        time < until
     }
 
-    /// Nanoseconds; none if it must not read in any case.
-    fn leased_until(&self, transferred: u64) -> Option<u64> {
+    fn look_for_sleep(&self, terms: &mut Terms) {
+        let lease = &self.lease;
+        terms.sleep.look(lease.time(), lease.awake(now()));
+    }
+
+    /// How old what a quorum has confirmed may be. What it has before the machine was suspended is older than openraft believes.
+    pub(crate) fn trusted_age(&self) -> Duration {
+        let mut terms = self.lease.terms.lock();
+        self.look_for_sleep(&mut terms);
+        let acked =
+            self.metrics(|metrics| metrics.last_quorum_acked.map(|acked| acked.into_inner()));
+        match acked.is_some_and(|acked| terms.sleep.is_after(self.lease.awake(acked))) {
+            true => Duration::ZERO,
+            false => self.config.lease(),
+        }
+    }
+
+    /// As of now; none if it must not read in any case.
+    fn leased_until(&self, time: u64, terms: &Terms) -> Option<u64> {
         self.metrics(|metrics| {
             let Role::Leader { term, ready: true } = role(metrics, self.replica) else {
                 return None;
             };
             // Those to whom it hands over are free to elect at once.
-            if transferred >= term {
+            if terms.transferred >= term {
                 return None;
             }
             let voters: BTreeSet<u64> = metrics.membership_config.voter_ids().collect();
@@ -170,12 +232,16 @@ impl Group {
             if !voters.contains(&self.replica) {
                 return None;
             }
-            let acked = match voters.len() {
-                // It promises to itself, as long as nobody else is taken in: that takes an entry of its own log.
-                1 => now(),
-                _ => metrics.last_quorum_acked?.into_inner(),
-            };
-            Some(self.lease.nanos(acked + self.config.lease()))
+            let lease = time + nanos(self.config.lease());
+            // It promises to itself, as long as nobody else is taken in: that takes an entry of its own log.
+            if voters.len() == 1 {
+                return Some(lease);
+            }
+            let acked = metrics.last_quorum_acked?.into_inner();
+            match terms.sleep.is_after(self.lease.awake(acked)) {
+                true => None,
+                false => Some(lease.saturating_sub(nanos(now() - acked))),
+            }
         })
     }
 
@@ -194,6 +260,22 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_confirmed_before_the_machine_was_suspended_does_not_count() {
+        let mut sleep = Sleep::default();
+        const SECOND: u64 = 1_000_000_000;
+        sleep.look(5 * SECOND + 1000, 5 * SECOND);
+        assert!(!sleep.is_after(4 * SECOND));
+        // One clock went on for a minute, the other did not.
+        sleep.look(66 * SECOND, 6 * SECOND);
+        assert!(sleep.is_after(5 * SECOND));
+        assert!(!sleep.is_after(6 * SECOND + 1));
+        sleep.look(67 * SECOND + 1000, 7 * SECOND);
+        assert!(!sleep.is_after(6 * SECOND + 1), "it has been awake since");
+        sleep.look(70 * SECOND, 8 * SECOND);
+        assert!(sleep.is_after(7 * SECOND));
+    }
 
     #[test]
     fn what_is_committed_has_to_be_applied() {

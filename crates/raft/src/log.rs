@@ -35,6 +35,7 @@ pub(crate) use self::rows::{Change, Rows};
 pub(crate) use self::storage::RegionLog;
 pub(crate) use self::writer::{Op, Work, Writer};
 use crate::config::Config;
+use crate::tcp::Run;
 
 /// The logs of a node. Clones are handles of the same.
 #[derive(Clone)]
@@ -124,6 +125,20 @@ impl Log {
     /// Sets that, for good.
     pub async fn note_starts(&self, starts: u64) -> io::Result<()> {
         let row = Change::Put(Key::Starts, starts.to_be_bytes().to_vec());
+        self.synced(0, &Arc::default(), vec![row]).await
+    }
+
+    /// The last process of another node that was met.
+    pub(crate) fn peer(&self, node: u64) -> io::Result<Option<Run>> {
+        let row = self.inner.rows.get(Key::Peer { node })?;
+        let damaged = || io::Error::other("what is remembered of another node cannot be read");
+        row.map(|row| run(&row).ok_or_else(damaged)).transpose()
+    }
+
+    /// Sets that, for good.
+    pub(crate) async fn note_peer(&self, node: u64, run: Run) -> io::Result<()> {
+        let row = [run.starts.to_be_bytes(), run.number.to_be_bytes()].concat();
+        let row = Change::Put(Key::Peer { node }, row);
         self.synced(0, &Arc::default(), vec![row]).await
     }
 
@@ -309,6 +324,14 @@ impl Log {
                 .map_err(|_| io::Error::other("the log is closed"))?
         }
     }
+}
+
+fn run(row: &[u8]) -> Option<Run> {
+    let (starts, rest) = row.split_first_chunk()?;
+    Some(Run {
+        starts: u64::from_be_bytes(*starts),
+        number: u64::from_be_bytes(rest.try_into().ok()?),
+    })
 }
 
 fn decoded<T>(

@@ -12,7 +12,7 @@ use crate::error::Outcome;
 use crate::group::{Group, Role, member};
 use crate::runtime::within;
 
-/// The longest batch: it must fit into one message.
+/// The longest batch: it stands in the memory of each node, and in one message.
 pub const MAX_PAYLOAD: usize = 256 * 1024 * 1024;
 
 /// After so many election timeouts in which nothing at all was committed, nobody knows what will become of what waits. The

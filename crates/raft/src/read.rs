@@ -115,7 +115,7 @@ impl Group {
         let config = &self.config;
         // All that was hidden before the question was so by now; and whoever leads next is told no earlier time.
         let now = (config.wall_clock)();
-        let option = LinearizerOption::new(Some(config.lease()), true)
+        let option = LinearizerOption::new(Some(self.trusted_age()), true)
             .with_wait_timeout(config.election_timeout);
         let linearizer = match self.raft.get_read_linearizer(option).await {
             Ok(linearizer) => linearizer,
@@ -136,5 +136,55 @@ impl Group {
             }),
             _ => Err(ReadError::NoQuorum),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use openraft::rt::AsyncRuntime;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::runtime::Runtime;
+
+    #[test]
+    fn reads_that_wait_share_a_question_that_was_asked_after_they_came() {
+        Runtime::run(async {
+            let barrier = Arc::new(Barrier::default());
+            let asked = Arc::new(AtomicUsize::new(0));
+            let (answers, answered) = watch::channel(false);
+            let questions = asked.clone();
+            let pass = || {
+                let (barrier, asked, answered) =
+                    (barrier.clone(), questions.clone(), answered.clone());
+                let ask = move || {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    let mut answered = answered.clone();
+                    async move {
+                        answered.wait_for(|is_so| *is_so).await.ok();
+                        let id = LogId { term: 1, index: 1 };
+                        Ok(Confirmed { id, now: 0 })
+                    }
+                };
+                tokio::spawn(async move { barrier.pass(ask).await.is_ok() })
+            };
+            let first = pass();
+            while asked.load(Ordering::Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let others: Vec<_> = (0..50).map(|_| pass()).collect();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(asked.load(Ordering::Relaxed), 1);
+            answers.send(true).unwrap();
+            assert!(first.await.unwrap());
+            for other in others {
+                assert!(other.await.unwrap());
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), 2);
+        });
     }
 }

@@ -22,6 +22,26 @@ pub(crate) fn now() -> Instant {
     <Instant as openraft::rt::Instant>::now()
 }
 
+/// How long the machine has run, in nanoseconds, with the time in which it was suspended. The clock that [`now`] asks stands still
+/// then, and others do not.
+#[cfg(not(test))]
+#[inline]
+pub(crate) fn uptime() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a timespec that lives through the call, and Linux always has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// In the simulation no machine is suspended.
+#[cfg(test)]
+pub(crate) fn uptime() -> u64 {
+    now().nanos()
+}
+
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     // Whoever wants to know when it ends passes a channel.
     drop(Runtime::spawn(task));

@@ -25,6 +25,9 @@ use crate::network::{Peer, unexpected};
 use crate::runtime::{Instant, Runtime, now};
 use crate::state_machine::{SnapshotData, StateMachine, snapshot_meta};
 
+/// How slow a network or disk may be, in bytes of a piece that it takes in a millisecond: pieces are short, unless a row is long.
+const SLOWEST: u64 = 4096;
+
 type Sent = Result<SnapshotResponse<Types>, StreamingError<Types>>;
 
 pub(crate) async fn send(
@@ -69,12 +72,16 @@ async fn send_all(peer: &Peer, leader: RaftVote, data: SnapshotData) -> Sent {
             NetworkError::from_string(error)
         })?;
         let Some(bytes) = piece else { break };
+        let taking = Duration::from_millis(bytes.len() as u64 / SLOWEST);
         let piece = Call::Piece {
             transfer,
             number: pieces,
             bytes,
         };
-        match peer.call(piece, config.election_timeout * 10).await? {
+        match peer
+            .call(piece, config.election_timeout * 10 + taking)
+            .await?
+        {
             Response::Done => pieces += 1,
             other => return Err(unexpected(other).into()),
         }

@@ -12,8 +12,8 @@ mod tls;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use self::link::Link;
 use self::processes::Processes;
 pub use self::processes::Run;
 pub use self::tls::Tls;
+use crate::log::Log;
 use crate::runtime::Later;
 use crate::transport::{CallError, Service, Transport};
 
@@ -55,7 +56,11 @@ pub struct Traffic {
 struct Company {
     processes: Arc<Processes>,
     complaints: Arc<Complaints>,
+    /// Called when others say that this process must not be the node.
+    outdated: Arc<OnceLock<Outdated>>,
 }
+
+type Outdated = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Peer {
     address: String,
@@ -64,14 +69,34 @@ struct Peer {
 }
 
 impl Tcp {
+    /// Which processes it meets is forgotten when it ends.
     pub fn new(identity: Identity) -> Arc<Tcp> {
+        Tcp::in_company(identity, Company::default())
+    }
+
+    /// The same for a node that remembers them in its log: so they are told from old copies also after it was started anew.
+    pub fn remembering(identity: Identity, log: Log) -> Arc<Tcp> {
+        let company = Company {
+            processes: Arc::new(Processes::remembered_in(log)),
+            ..Company::default()
+        };
+        Tcp::in_company(identity, company)
+    }
+
+    fn in_company(identity: Identity, company: Company) -> Arc<Tcp> {
         Arc::new(Tcp {
             identity: RwLock::new(identity),
             knows: AtomicU64::new(0),
-            company: Company::default(),
+            company,
             peers: Mutex::default(),
             traffic: Arc::default(),
         })
+    }
+
+    /// Says what to do when another node finds that this process has an old copy of the node's directory: it has forgotten what it
+    /// promised, and must end.
+    pub fn when_outdated(&self, end: impl Fn(&str) + Send + Sync + 'static) {
+        self.company.outdated.set(Box::new(end)).ok();
     }
 
     /// Shows another certificate from now on. Connections that there are go on.

@@ -44,6 +44,8 @@ pub enum Dismissal {
     CalledBack,
     /// Some of them may have been.
     BrokenOff,
+    /// The same, and the replies are too long to hand back: they would be again.
+    TooLong,
 }
 
 pub type Replies = Result<Vec<u8>, Dismissal>;
@@ -96,6 +98,7 @@ pub fn enter(worker: &Rc<Worker>, visit: Visit, place: Place) {
         told: Some(told),
         called_back,
         has_ended: false,
+        is_too_long: false,
     };
     let connection = Connection::new(stream, worker.clone(), entered).of_guest(guest);
     let task = tokio::task::spawn_local(connection.serve());
@@ -110,6 +113,8 @@ struct GuestStream {
     called_back: oneshot::Receiver<()>,
     /// Whoever waits has been told that it was called back.
     has_ended: bool,
+    /// There was more than is handed back.
+    is_too_long: bool,
 }
 
 impl AsyncRead for GuestStream {
@@ -136,6 +141,7 @@ impl AsyncWrite for GuestStream {
         bytes: &[u8],
     ) -> Poll<IoResult<usize>> {
         if self.replies.len() + bytes.len() > MOST_REPLIES {
+            self.is_too_long = true;
             return Poll::Ready(Err(IoError::other(
                 "replies that are too long to hand back",
             )));
@@ -162,11 +168,48 @@ impl AsyncWrite for GuestStream {
 impl Drop for GuestStream {
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
-            let dismissal = match self.has_ended {
-                true => Dismissal::CalledBack,
-                false => Dismissal::BrokenOff,
+            let dismissal = match (self.is_too_long, self.has_ended) {
+                (true, _) => Dismissal::TooLong,
+                (false, true) => Dismissal::CalledBack,
+                (false, false) => Dismissal::BrokenOff,
             };
             told.send(Err(dismissal)).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[test]
+    fn replies_that_are_too_long_are_told_from_others_that_broke_off() {
+        let dismissed = |longest: usize| {
+            let (told, mut replies) = oneshot::channel();
+            let (_call_back, called_back) = oneshot::channel();
+            let mut stream = GuestStream {
+                replies: Vec::new(),
+                told: Some(told),
+                called_back,
+                has_ended: false,
+                is_too_long: false,
+            };
+            let piece = vec![0; MOST_REPLIES / 4];
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let written = async {
+                for _ in 0..longest {
+                    stream.write_all(&piece).await?;
+                }
+                IoResult::Ok(())
+            };
+            let written = runtime.unwrap().block_on(written);
+            drop(stream);
+            (written.is_ok(), replies.try_recv().unwrap())
+        };
+        assert_eq!(dismissed(4), (true, Err(Dismissal::BrokenOff)));
+        assert_eq!(dismissed(5), (false, Err(Dismissal::TooLong)));
     }
 }

@@ -10,7 +10,8 @@
 //! who holds it: all who wait for that go on together, in one turn.
 //!
 //! In a cluster a turn has a part for each region that its commands are about, with a transaction, latches and a commit of
-//! its own: one that fails takes the replies of its own commands with it, and no others.
+//! its own: one that fails takes the replies of its own commands with it, and no others. A batch that is too long cannot be
+//! replicated, so a command that changes much is in none with others.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,10 @@ use crate::vigil::Vigil;
 
 /// How many bytes of one reply may gather in the output buffer before the rest is streamed.
 const STREAM_AFTER: usize = 256 * 1024;
+
+/// A command of a cluster that changes more than this shares its batch with none, and a batch of so much takes no more: what
+/// one client writes must not be too much for those who come with it.
+const MUCH: usize = 16 * 1024 * 1024;
 
 /// How an error begins after which a client may send the same again.
 const TRY_AGAIN: &str = "TRYAGAIN";
@@ -85,8 +90,10 @@ impl Turns {
             return &mut self.home;
         }
         // One that only reads may be older than the term. What was gathered in another term is refused when the turn ends.
-        let is_it =
-            |turn: &Turn| Arc::ptr_eq(turn.txn.region(), region) && turn.txn.is_of_this_term();
+        let is_it = |turn: &Turn| {
+            let is_open = turn.txn.is_of_this_term() && turn.changed() <= MUCH;
+            Arc::ptr_eq(turn.txn.region(), region) && is_open
+        };
         let at = self.others.iter().position(is_it).unwrap_or_else(|| {
             self.others.push(Turn::new(store, region));
             self.others.len() - 1
@@ -112,6 +119,11 @@ impl Turn {
             served: Vec::new(),
             outcome: Rc::default(),
         }
+    }
+
+    /// Bytes of changes that wait for its end.
+    fn changed(&self) -> usize {
+        self.txn.pending().bytes()
     }
 
     fn outcome(&self) -> Option<Rc<Outcome>> {
@@ -455,6 +467,7 @@ impl Worker {
                 Err(error) => return finish(call, Err(error), out),
             }
         }
+        let before = turn.changed();
         match call.command.handler {
             Handler::Point(handler) => {
                 let result = handler(Point::latched(&turn.txn), &call.args);
@@ -469,6 +482,7 @@ impl Worker {
             Handler::Write(handler) | Handler::Exclusive(handler) => {
                 let buried = bury_expired(&mut turn.txn, call.command, &call.args);
                 let result = buried.and_then(|()| handler(&mut turn.txn, &call.args));
+                let result = result.and_then(|reply| fits(&turn.txn, before).map(|()| reply));
                 if result.is_err() {
                     turn.txn.undo();
                 }
@@ -479,6 +493,7 @@ impl Worker {
             }
             Handler::Blocking(blocking) => {
                 let result = try_blocking(&mut turn.txn, call, blocking, None);
+                let result = result.and_then(|reply| fits(&turn.txn, before).map(|()| reply));
                 if result.is_err() {
                     turn.txn.undo();
                 }
@@ -621,8 +636,8 @@ impl Worker {
     /// Bytes of changes that wait for the end of the turn.
     pub fn pending_bytes(&self) -> usize {
         let turns = self.turns.borrow();
-        let others = turns.others.iter().map(|turn| turn.txn.pending().bytes());
-        turns.home.txn.pending().bytes() + others.sum::<usize>()
+        let others = turns.others.iter().map(Turn::changed);
+        turns.home.changed() + others.sum::<usize>()
     }
 
     /// The region of the last command.
@@ -712,6 +727,17 @@ fn settle(
     }
     served.into_iter().for_each(|served| served.settle(&result));
     outcome.settle(result);
+}
+
+/// What changes much, in a cluster, is to be run again on a thread of its own if there are changes of others in its batch, which had
+/// so many bytes `before`.
+#[inline]
+pub fn fits(txn: &WriteTxn, before: usize) -> Result<()> {
+    let is_too_much = before > 0 && txn.pending().bytes().saturating_sub(before) > MUCH;
+    match is_too_much && txn.store().is_replicated() {
+        true => Err(Error::TooLong),
+        false => Ok(()),
+    }
 }
 
 /// Whether the region of a transaction is not led any more as it was when it began, so that what it has read may be neither

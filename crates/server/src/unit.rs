@@ -16,7 +16,7 @@ use crate::script::functions::View;
 use crate::script::reply::write_reply;
 use crate::session::Session;
 use crate::tracking::Tracker;
-use crate::turn::{Call, bury_expired, count_lookups, looked_up, try_blocking};
+use crate::turn::{Call, bury_expired, count_lookups, fits, looked_up, try_blocking};
 
 /// What runs as one. It may be started more than once: whatever an attempt did that broke off has been undone,
 /// and was seen by nobody.
@@ -49,6 +49,8 @@ pub struct Scope<'a> {
     pub found: Option<u16>,
     /// Whether what it does is told to followers: a script may decide otherwise.
     pub propagates: bool,
+    /// How many bytes others have changed in its batch.
+    before: usize,
     /// Until when it may run, where it must not take its time; set when somebody asks.
     deadline: Option<Instant>,
 }
@@ -59,6 +61,7 @@ const SHORT_TIME: Duration = Duration::from_millis(3);
 impl<'a> Scope<'a> {
     pub fn new(session: &'a mut Session, txn: &'a mut WriteTxn, held: &'a mut Held) -> Scope<'a> {
         Scope {
+            before: txn.pending().bytes(),
             session,
             txn,
             held,
@@ -178,17 +181,19 @@ impl<'a> Scope<'a> {
                 Err(error) => return or_error(Err(error)),
             }
         }
-        let txn = &mut *self.txn;
+        let (txn, before) = (&mut *self.txn, self.before);
         let result = match command.handler {
             Handler::Point(handler) => handler(Point::latched(txn), args),
             Handler::Read(handler) => handler(txn, args),
             Handler::Write(handler) | Handler::Exclusive(handler) => {
                 let buried = bury_expired(txn, command, args);
-                buried.and_then(|()| handler(txn, args))
+                let result = buried.and_then(|()| handler(txn, args));
+                result.and_then(|reply| fits(txn, before).map(|()| reply))
             }
             Handler::Effect(handler) => handler(&self.session.server, txn, args),
             Handler::Blocking(blocking) => {
                 let reply = try_blocking(txn, &call, blocking, None);
+                let reply = reply.and_then(|reply| fits(txn, before).map(|()| reply));
                 reply.map(|reply| reply.unwrap_or(blocking.nothing()))
             }
             Handler::Session(_) | Handler::Admin(_) | Handler::Container | Handler::Unit(_) => {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ enum Fate {
     RefusedLate,
     /// Nobody knows.
     Unknown,
+    /// Those of more bytes cannot be replicated.
+    Limited(usize),
 }
 
 type Fates = Arc<Mutex<HashMap<u64, Fate>>>;
@@ -32,19 +36,23 @@ type Fates = Arc<Mutex<HashMap<u64, Fate>>>;
 struct Log {
     region: u64,
     fates: Fates,
+    /// Counts what was proposed.
+    proposals: Arc<AtomicUsize>,
     local: Arc<LocalCommitter>,
 }
 
 impl Committer for Log {
     fn commit(&self, batch: Batch) -> Commit {
         let (done, outcome) = oneshot::channel();
+        self.proposals.fetch_add(1, Ordering::Relaxed);
         let fate = self.fates.lock().unwrap().get(&self.region).copied();
         let local = self.local.clone();
         std::thread::spawn(move || {
             let late = matches!(fate, Some(Fate::RefusedLate));
             std::thread::sleep(Duration::from_millis(if late { 200 } else { 1 }));
             let _ = done.send(match fate {
-                None | Some(Fate::Applied) => local.commit(batch).wait(),
+                Some(Fate::Limited(most)) if batch.bytes() > most => Err(EngineError::TooLarge),
+                None | Some(Fate::Applied | Fate::Limited(_)) => local.commit(batch).wait(),
                 Some(Fate::Refused | Fate::RefusedLate) => Err(EngineError::NotLeading),
                 Some(Fate::Unknown) => Err(EngineError::InDoubt),
             });
@@ -70,6 +78,7 @@ struct Node {
     store: Arc<Store>,
     local: Arc<LocalCommitter>,
     fates: Fates,
+    proposals: Arc<AtomicUsize>,
     _directory: TempDir,
 }
 
@@ -93,6 +102,7 @@ impl Node {
             store,
             local: Arc::new(local),
             fates: Fates::default(),
+            proposals: Arc::default(),
             _directory: directory,
         };
         for (term, (id, ..)) in (1..).zip(REGIONS) {
@@ -105,11 +115,19 @@ impl Node {
         let log = Log {
             region,
             fates: self.fates.clone(),
+            proposals: self.proposals.clone(),
             local: self.local.clone(),
         };
         self.store
             .became_leader(region, term, Box::new(log))
             .unwrap();
+    }
+
+    /// How much is proposed by what is done meanwhile.
+    fn proposed(&self, work: impl FnOnce()) -> usize {
+        let before = self.proposals.load(Ordering::Relaxed);
+        work();
+        self.proposals.load(Ordering::Relaxed) - before
     }
 
     fn decide(&self, region: u64, fate: Fate) {
@@ -208,6 +226,122 @@ fn a_commit_that_fails_takes_its_own_replies_only() {
     assert_eq!(node.ask(&format!("EXISTS {six}\r\n")), ":0\r\n");
 }
 
+/// All who are asked at once, each by a client of its own; what they are answered.
+fn ask_all(node: &Rc<Node>, requests: Vec<String>) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = LocalSet::new();
+    let ask = |request: String| {
+        let node = node.clone();
+        local.spawn_local(async move {
+            let (mut client, stream) = tokio::io::duplex(1024);
+            let request = request + "QUIT\r\n";
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut replies = String::new();
+            let heard = client.read_to_string(&mut replies);
+            tokio::join!(node.server.serve(stream), heard).1.unwrap();
+            replies.strip_suffix("+OK\r\n").unwrap().to_string()
+        })
+    };
+    let asked: Vec<_> = requests.into_iter().map(ask).collect();
+    let replies = asked.into_iter();
+    replies
+        .map(|replies| local.block_on(&runtime, replies).unwrap())
+        .collect()
+}
+
+/// A batch for each would be a round trip for each.
+#[test]
+fn what_waits_for_the_same_is_proposed_together() {
+    let node = Rc::new(Node::new());
+    let counter = name(6, 0);
+    let incr = format!("INCR {counter}\r\n");
+    let proposed = node.proposed(|| {
+        let replies: String = (1..=100).map(|n| format!(":{n}\r\n")).collect();
+        assert_eq!(node.ask(&incr.repeat(100)), replies);
+    });
+    assert!(proposed <= 2, "{proposed} batches for one pipeline");
+    let proposed = node.proposed(|| {
+        let mut replies = ask_all(&node, vec![incr.clone(); 50]);
+        replies.sort();
+        let mut counted: Vec<_> = (101..=150).map(|n| format!(":{n}\r\n")).collect();
+        counted.sort();
+        assert_eq!(replies, counted);
+    });
+    assert!(proposed <= 5, "{proposed} batches for one key");
+    // Clients that come again and again share them, too.
+    let proposed = node.proposed(|| {
+        let replies = ask_all(&node, vec![incr.repeat(20); 50]);
+        assert_eq!(replies.len(), 50);
+    });
+    assert!(proposed <= 60, "{proposed} batches for one key");
+    assert_eq!(node.ask(&format!("GET {counter}\r\n")), bulk("1150"));
+}
+
+/// Makes a list of one element of so many bytes.
+fn push_long(node: &Node, list: &str, length: usize) {
+    let push = "return redis.call('rpush', KEYS[1], string.rep('x', ARGV[1]))";
+    let script = format!("EVAL \"{push}\" 1 {list} {length}\r\n");
+    assert_eq!(node.ask(&script), ":1\r\n");
+}
+
+#[test]
+fn what_is_too_large_takes_no_others_along() {
+    let node = Node::new();
+    let [list, small] = [0, 1].map(|n| name(6, n));
+    push_long(&node, &list, 18_000_000);
+    let refused = "-ERR the changes are too large to be replicated at once\r\n";
+    let to = format!("{{{list}}}to");
+    let mut counted = 0;
+    // A command, one that could have waited, a transaction and a script.
+    for (large, before) in [
+        (format!("LMOVE {list} {to} LEFT LEFT"), ""),
+        (format!("BLMOVE {list} {to} LEFT LEFT 1"), ""),
+        (
+            format!("MULTI\r\nLMOVE {list} {to} LEFT LEFT\r\nEXEC"),
+            "+OK\r\n+QUEUED\r\n",
+        ),
+        (
+            format!(
+                "EVAL \"return redis.call('lmove', KEYS[1], KEYS[2], 'LEFT', 'LEFT')\" 2 {list} {to}"
+            ),
+            "",
+        ),
+    ] {
+        let requests = format!("INCR {small}\r\n{large}\r\nINCR {small}\r\n");
+        node.decide(6, Fate::Limited(17_500_000));
+        let (one, two) = (counted + 1, counted + 2);
+        let replies = format!(":{one}\r\n{before}{refused}:{two}\r\n");
+        assert_eq!(node.ask(&requests), replies);
+        // What is not too large is done as ever.
+        node.decide(6, Fate::Limited(19_000_000));
+        assert!(
+            node.ask(&requests)
+                .ends_with(&format!("xx\r\n:{}\r\n", counted + 4))
+        );
+        let back = format!("LMOVE {to} {list} LEFT LEFT\r\n");
+        assert!(node.ask(&back).starts_with("$18000000\r\n"));
+        counted += 4;
+    }
+}
+
+/// What many write in one turn is not gathered without a limit.
+#[test]
+fn what_many_write_at_once_is_cut_into_batches() {
+    let node = Rc::new(Node::new());
+    (0..8).for_each(|n| push_long(&node, &name(6, n), 10_000_000));
+    node.decide(6, Fate::Limited(40_000_000));
+    let requests = (0..8).map(|n| {
+        let list = name(6, n);
+        format!("LMOVE {list} {{{list}}}to LEFT LEFT\r\n")
+    });
+    for reply in ask_all(&node, requests.collect()) {
+        assert!(reply.starts_with("$10000000\r\n"), "{reply}");
+    }
+}
+
 #[test]
 fn what_is_led_elsewhere_is_refused() {
     let node = Node::new();
@@ -280,6 +414,13 @@ fn commands_over_all_keys_go_region_by_region() {
         node.ask("FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n"),
         "+OK\r\n:0\r\n$-1\r\n"
     );
+    // Of some it is not known who leads them: they may be nobody else's.
+    node.store.lost_leadership(7);
+    for walk in ["DBSIZE", "KEYS *", "SCAN 0", "RANDOMKEY"] {
+        let told = node.ask(&format!("{walk}\r\n"));
+        assert_eq!(told, "-CLUSTERDOWN Hash slot not served\r\n", "{walk}");
+    }
+    node.lead(7, 9);
     assert_eq!(node.ask("FLUSHALL NONSENSE\r\n"), "-ERR syntax error\r\n");
     node.lead(6, 9);
     assert_eq!(node.ask("DBSIZE\r\n"), ":40\r\n");
@@ -308,8 +449,8 @@ fn what_was_refused_since_others_lead_is_sent_there_by_its_own_slot() {
 #[test]
 fn a_unit_empties_the_one_region_that_the_node_leads() {
     let node = Node::new();
-    let [five, six] = [5, 6].map(|region| name(region, 0));
-    let sets = format!("SET {five} a\r\nSET {six} b\r\n");
+    let [five, seven] = [5, 7].map(|region| name(region, 0));
+    let sets = format!("SET {five} a\r\nSET {seven} b\r\n");
     assert_eq!(node.ask(&sets), "+OK\r\n+OK\r\n");
     let exec = "MULTI\r\nFLUSHALL\r\nEXEC\r\n";
     let refused = "ERR FLUSHALL inside a transaction or script empties the slots of one region, and this \
@@ -318,13 +459,13 @@ fn a_unit_empties_the_one_region_that_the_node_leads() {
     let script = "EVAL \"return redis.call('flushdb')\" 0\r\n";
     assert!(node.ask(script).contains("this node leads 3"));
     node.store.lost_leadership(5);
-    node.store.lost_leadership(7);
+    node.store.lost_leadership(6);
     assert_eq!(node.ask("DBSIZE\r\n"), ":1\r\n");
     assert_eq!(node.ask(exec), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
     assert_eq!(node.ask("DBSIZE\r\n"), ":0\r\n");
     // So does one that does more, about keys or not.
     let around = format!(
-        "MULTI\r\nSET {six} before\r\nFLUSHALL\r\nSET {{{six}}}x after\r\nEXEC\r\nDBSIZE\r\n"
+        "MULTI\r\nSET {seven} before\r\nFLUSHALL\r\nSET {{{seven}}}x after\r\nEXEC\r\nDBSIZE\r\n"
     );
     assert!(
         node.ask(&around)

@@ -1,6 +1,7 @@
 //! Committing a transaction, and what follows from that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_engine::{Batch, Commit, EngineError};
 
@@ -139,5 +140,17 @@ impl Committing {
     pub fn wait(self, store: &Store) -> Result<(), EngineError> {
         let result = self.commit.wait();
         store.finish_commit(result, self.after)
+    }
+
+    /// The same, for so long at most; itself, if it takes longer.
+    pub fn wait_within(
+        mut self,
+        store: &Store,
+        limit: Duration,
+    ) -> Result<Result<(), EngineError>, Committing> {
+        match self.commit.wait_within(limit) {
+            Some(result) => Ok(store.finish_commit(result, self.after)),
+            None => Err(self),
+        }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Counts {
     changes: AtomicU64,
     /// The same of its region, when the background last looked at each database that is not kept.
     looked: Mutex<FxHashMap<Place, u64>>,
+    /// How often counts were forgotten since others may have changed what was counted.
+    outdated: AtomicU64,
     is_stopping: AtomicBool,
 }
 
@@ -211,10 +213,11 @@ impl Store {
                     None => continue,
                 }
             };
+            let outdated = counts.outdated.load(Ordering::Relaxed);
             let mut kept = Kept::new(region.slots(), counts.changes());
             while kept.add(self.count_run(region, index, kept.round.next, RUN, || ())?) {}
             let total = kept.total;
-            counts.kept.lock().insert(place, kept);
+            counts.keep(place, kept, outdated);
             return Ok(total);
         }
     }
@@ -341,6 +344,22 @@ impl Counts {
 
     fn forget(&self, place: Place) {
         self.kept.lock().remove(&place);
+    }
+
+    /// Keeps a count, unless it may be outdated since it was begun.
+    fn keep(&self, place: Place, count: Kept, outdated: u64) {
+        let mut kept = self.kept.lock();
+        if self.outdated.load(Ordering::Relaxed) == outdated {
+            kept.insert(place, count);
+        }
+    }
+
+    /// Forgets what was counted in a region: from now on others may change it, and tell nobody.
+    pub(crate) fn forget_region(&self, region: u64) {
+        let mut kept = self.kept.lock();
+        self.outdated.fetch_add(1, Ordering::Relaxed);
+        kept.retain(|place, _| place.region != region);
+        self.looked.lock().retain(|place, _| place.region != region);
     }
 
     /// Forgets all other databases: they are gone.

@@ -10,7 +10,8 @@
 //! are due is told by rows of the hash itself ([`fields`]).
 //!
 //! One walk serves all regions: what it finds is sorted by them, and there is a batch for each. Rows of regions that
-//! another node leads are passed over; that node deals with them.
+//! another node leads are passed over; that node deals with them. So are those of a region in which nothing comes to its end, since too
+//! few of its replicas are there: a thread of its own waits for its last batch, and the others go on.
 //!
 //! The batch that leaves nothing due behind in its region also raises the region's watermark: everything that was due
 //! before it has been dealt with. The compaction filters need that, since they never read a clock.
@@ -19,6 +20,7 @@ mod batch;
 mod fields;
 mod round;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +34,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::store::Store;
 use crate::txn::WriteTxn;
-use batch::Batch;
+use batch::{Batch, Committed};
 use round::{Place, Round};
 
 /// What the expirer has done, and whether it may.
@@ -50,6 +52,8 @@ pub struct Expirer {
     reached: Mutex<Vec<u8>>,
     /// What has been passed over may be for this node to deal with by now.
     looks_back: AtomicBool,
+    /// The regions whose last batch takes its time, and is waited for elsewhere.
+    held_up: Mutex<BTreeSet<u64>>,
 }
 
 impl Expirer {
@@ -199,7 +203,11 @@ impl Store {
 
     /// Commits the batches of all regions together. What belongs to a region that is not led any more is for whoever
     /// leads it. Returns how long it had to wait for other nodes.
-    fn commit_batches(&self, place: &mut Place, batches: Vec<Batch>) -> Result<Duration> {
+    fn commit_batches(
+        self: &Arc<Self>,
+        place: &mut Place,
+        batches: Vec<Batch>,
+    ) -> Result<Duration> {
         let started = Instant::now();
         let begun: Vec<_> = batches
             .into_iter()
@@ -208,12 +216,21 @@ impl Store {
         let mut failed: Result<()> = Ok(());
         for committed in begun {
             let led = committed.led;
-            match committed.finish(self) {
-                Ok(()) => {}
-                Err(EngineError::NotLeading | EngineError::Outdated | EngineError::InDoubt) => {
+            let left = MOST_WAIT.saturating_sub(started.elapsed());
+            let ended = match self.is_replicated() {
+                true => committed.finish_within(self, left),
+                false => Ok(committed.finish(self)),
+            };
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(EngineError::NotLeading | EngineError::Outdated | EngineError::InDoubt)) => {
                     place.fall_behind(led)
                 }
-                Err(error) => failed = Err(error.into()),
+                Ok(Err(error)) => failed = Err(error.into()),
+                Err(late) => {
+                    place.hold_up(led);
+                    self.wait_elsewhere(late);
+                }
             }
         }
         failed?;
@@ -223,13 +240,27 @@ impl Store {
         })
     }
 
+    /// Waits for the end of a batch on a thread of its own, where its latches are let go. Then what was passed over meanwhile is
+    /// looked for.
+    fn wait_elsewhere(self: &Arc<Self>, late: Committed) {
+        let (store, region) = (self.clone(), late.region.id());
+        self.expirer().held_up.lock().insert(region);
+        std::thread::spawn(move || {
+            // Whoever leads the region by then deals with what is left.
+            let _ = late.finish(&store);
+            store.expirer().held_up.lock().remove(&region);
+            store.expirer().look_back();
+        });
+    }
+
     fn begin_round(&self, place: &mut Place) -> Round {
         if place.since.is_none_or(|since| since.elapsed() > LOOK_BACK) {
             *place = Place::beginning();
         }
         let until_ms = self.clock().now_ms();
         let walk = self.due_rows(&place.after, until_ms);
-        Round::begin(self.regions(), walk, until_ms)
+        let held_up = self.expirer().held_up.lock().clone();
+        Round::begin(self.regions(), &held_up, walk, until_ms)
     }
 
     /// A walk over what is due and lies behind `from`.
@@ -257,6 +288,9 @@ fn due_range(from: &[u8], now_ms: u64) -> (Vec<u8>, Vec<u8>) {
 /// How often to look from the beginning again, although what lies there has been dealt with: a row may
 /// come late, written by a command that began before its time was up.
 const LOOK_BACK: Duration = Duration::from_secs(10);
+
+/// For how long all regions wait for the slowest. A majority answers within milliseconds.
+const MOST_WAIT: Duration = Duration::from_millis(500);
 
 /// A walk pins files, and memory: one that is so old is opened anew.
 const OLD: Duration = Duration::from_secs(10);

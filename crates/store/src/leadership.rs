@@ -136,6 +136,7 @@ impl Store {
     fn end_lead(&self, region: &Region) {
         let was_led = region.set_lead(None);
         self.forget_derived();
+        self.counts().forget_region(region.id());
         if was_led {
             self.listeners().show(vec![Effect::LeadEnded]);
         }

@@ -7,6 +7,9 @@
 //! It goes round by round, each with keys of its own, so that histories stay short enough to be judged. The seed says which
 //! faults come in which order, and what clients do; when they come to it is the machine's affair, so a seed tells a
 //! story again that is alike, and rarely the same.
+//!
+//! It fails if something was wrong, if some history could not be judged, and if, in two minutes or more, a kind of fault was
+//! never done that can be done on this machine.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,10 +80,26 @@ fn main() -> ExitCode {
         total.undecided,
         total.wrong.len(),
     );
-    match total.wrong.is_empty() {
+    let lacks = total.damage.lacks(&wanted(&options, &cluster));
+    if !lacks.is_empty() {
+        println!("none of {lacks:?} was done");
+    }
+    match total.wrong.is_empty() && total.undecided == 0 && lacks.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+/// What has to have been done, if there was time for it.
+fn wanted(options: &Options, cluster: &Cluster) -> Vec<Fault> {
+    let mut possible = cluster.possible_faults();
+    if let Some(faults) = &options.faults {
+        possible.retain(|fault| faults.contains(fault));
+    }
+    if options.minutes < 2.0 {
+        possible.clear();
+    }
+    possible
 }
 
 fn round(options: &Options, cluster: &mut Cluster, duration: Duration, total: &mut Total) {
@@ -90,6 +109,7 @@ fn round(options: &Options, cluster: &mut Cluster, duration: Duration, total: &m
         counters: 6,
         lists: 6,
         banks: 6,
+        reads_replicas: true,
         prefix: format!("round:{}:", total.rounds),
         seed,
     };

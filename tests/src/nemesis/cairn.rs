@@ -137,6 +137,17 @@ impl Cluster {
         }
     }
 
+    /// What can be done to it on this machine, where not every disk can be had.
+    pub fn possible_faults(&self) -> Vec<Fault> {
+        let mut faults = Fault::ALL.to_vec();
+        faults.retain(|fault| match fault {
+            Fault::FullDisk => !self.disks.is_empty(),
+            Fault::Skew => !self.clocks.is_empty(),
+            _ => true,
+        });
+        faults
+    }
+
     /// Nodes that have ended though nobody asked them to, with what they logged.
     pub fn casualties(&mut self) -> Vec<String> {
         let ended: Vec<usize> = (0..self.fleet.len())

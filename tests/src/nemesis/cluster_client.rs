@@ -125,6 +125,22 @@ impl ClusterClient {
         }
     }
 
+    /// What any node, that may have no more than a replica, answers to a command that reads; none if it does not answer, or not
+    /// with what was asked for.
+    pub fn read_anywhere(&mut self, read: &[String]) -> Option<Value> {
+        let node = self.seeds[fastrand::usize(..self.seeds.len())].clone();
+        self.connected(&node).ok()?;
+        let around = |word: &str| vec![word.to_string()];
+        let commands = [around("READONLY"), read.to_vec(), around("READWRITE")];
+        match self.exchange(&node, &commands, false) {
+            Ok(mut replies) => Some(replies.swap_remove(1)).filter(|reply| !reply.is_error()),
+            Err(_) => {
+                self.forget(&node);
+                None
+            }
+        }
+    }
+
     fn home(&mut self, slot: u16) -> String {
         if let Some(home) = self.homes.get(&slot) {
             return home.clone();

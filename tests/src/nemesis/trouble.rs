@@ -34,7 +34,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 10] = [
         Fault::Kill,
         Fault::Restart,
         Fault::Stop,
@@ -82,6 +82,12 @@ impl Damage {
         *self.0.entry(fault).or_default() += times;
     }
 
+    /// Which of these was never done.
+    pub fn lacks(&self, faults: &[Fault]) -> Vec<Fault> {
+        let missing = faults.iter().filter(|fault| !self.0.contains_key(fault));
+        missing.copied().collect()
+    }
+
     pub fn total(&self) -> usize {
         self.0.values().sum()
     }
@@ -120,20 +126,33 @@ impl Trouble {
     /// Goes on for so long, and leaves everything whole.
     pub fn make(&mut self, target: &mut impl Target, duration: Duration) -> Damage {
         let mut damage = Damage::default();
+        let (mut deck, mut failed) = (Vec::new(), Vec::new());
         let end = Instant::now() + duration;
         while Instant::now() < end {
-            let fault = self.faults[self.rng.usize(..self.faults.len())];
+            let fault = deck.pop().unwrap_or_else(|| {
+                self.shuffled(&mut deck, &mut failed);
+                deck.pop().expect("there are faults")
+            });
             let mut nodes: Vec<usize> = (0..target.nodes()).collect();
             self.rng.shuffle(&mut nodes);
             nodes.truncate(self.rng.usize(1..=self.most));
             if target.hurt(fault, &nodes, &mut self.rng) {
                 damage.add(fault, nodes.len());
+            } else {
+                failed.push(fault);
             }
             self.pause(self.lasts_ms.clone());
             target.heal(fault, &nodes);
             self.pause(self.rests_ms.clone());
         }
         damage
+    }
+
+    /// All faults, so that each has its turn before any has the next; those come first that could not be done.
+    fn shuffled(&mut self, deck: &mut Vec<Fault>, failed: &mut Vec<Fault>) {
+        deck.clone_from(&self.faults);
+        self.rng.shuffle(deck);
+        deck.append(failed);
     }
 
     fn pause(&mut self, range: Range<u64>) {

@@ -15,6 +15,8 @@ pub struct Objects {
     pub counters: usize,
     pub lists: usize,
     pub banks: usize,
+    /// Whether some reads go to any node that has a replica: never stale, where replicas ask their leader first.
+    pub reads_replicas: bool,
     /// What their names begin with.
     pub prefix: String,
     /// What clients draw lots by.
@@ -102,10 +104,10 @@ impl Worker {
             };
         } else {
             let bank = self.named("bank", object - registers - counters - lists);
-            if is_read {
-                self.read_bank(&bank)
-            } else {
-                self.transfer(&bank)
+            match fastrand::u8(..6) {
+                0 | 1 => self.read_bank(&bank),
+                2 | 3 => self.watched_transfer(&bank),
+                _ => self.transfer(&bank),
             };
         }
     }
@@ -163,6 +165,50 @@ impl Worker {
         matches!(outcome, Outcome::Done(_))
     }
 
+    /// The same for a command that reads, which any replica may answer.
+    fn record_read<A>(
+        &mut self,
+        key: &str,
+        read: Vec<String>,
+        found: impl Fn(Option<&Value>) -> A,
+        objects: fn(&mut History) -> &mut std::collections::BTreeMap<String, Vec<Operation<A>>>,
+    ) -> bool {
+        let begun = self.now();
+        if !self.objects.reads_replicas || fastrand::u8(..3) > 0 {
+            return self.record(key, key, &[read], found, objects);
+        }
+        let Some(reply) = self.client.read_anywhere(&read) else {
+            return false;
+        };
+        let operation = Operation {
+            client: self.number,
+            begun,
+            outcome: Outcome::Done(self.now()),
+            action: found(Some(&reply)),
+        };
+        objects(&mut self.history)
+            .entry(key.to_string())
+            .or_default()
+            .push(operation);
+        true
+    }
+
+    /// Ends what was watched on this connection; none if somebody else was quicker. Tells since when it may have been done.
+    fn exchange(&mut self, home: &str, commands: &[Vec<String>]) -> Option<(u64, Outcome)> {
+        let begun = self.now();
+        let reached = self.client.go_on(home, commands);
+        let end = self.now();
+        let outcome = match reached {
+            Reached::Answered(replies) if replies.last().is_some_and(Value::is_null) => {
+                return None;
+            }
+            Reached::Answered(_) => Outcome::Done(end),
+            Reached::Unknown(_) => Outcome::Unknown,
+            Reached::Refused(_) => Outcome::Refused(end),
+        };
+        Some((begun, outcome))
+    }
+
     fn set(&mut self, key: &str) -> bool {
         let value = self.fresh();
         let set = command(&["SET", key, &value.to_string()]);
@@ -177,9 +223,7 @@ impl Worker {
 
     fn get(&mut self, key: &str) -> bool {
         let found = |reply: Option<&Value>| Access::Get(reply.and_then(number));
-        self.record(key, key, &[command(&["GET", key])], found, |all| {
-            &mut all.registers
-        })
+        self.record_read(key, command(&["GET", key]), found, |all| &mut all.registers)
     }
 
     /// WATCH and GET, then MULTI, SET and EXEC on the same connection.
@@ -208,16 +252,8 @@ impl Worker {
             command(&["SET", key, &to.to_string()]),
             command(&["EXEC"]),
         ];
-        let reached = self.client.go_on(&home, &exchange);
-        let end = self.now();
-        let outcome = match reached {
-            // Somebody else was quicker.
-            Reached::Answered(replies) if replies.last().is_some_and(Value::is_null) => {
-                return false;
-            }
-            Reached::Answered(_) => Outcome::Done(end),
-            Reached::Unknown(_) => Outcome::Unknown,
-            Reached::Refused(_) => Outcome::Refused(end),
+        let Some((begun, outcome)) = self.exchange(&home, &exchange) else {
+            return false;
         };
         let operations = self.history.registers.entry(key.to_string()).or_default();
         operations.push(Operation {
@@ -241,9 +277,7 @@ impl Worker {
 
     fn count(&mut self, key: &str) -> bool {
         let found = |reply: Option<&Value>| Count::Get(reply.map_or(0, signed));
-        self.record(key, key, &[command(&["GET", key])], found, |all| {
-            &mut all.counters
-        })
+        self.record_read(key, command(&["GET", key]), found, |all| &mut all.counters)
     }
 
     fn push(&mut self, key: &str) -> bool {
@@ -259,15 +293,15 @@ impl Worker {
     fn read_list(&mut self, key: &str) -> bool {
         let read = command(&["LRANGE", key, "0", "-1"]);
         let found = |reply: Option<&Value>| Append::Read(reply.map(numbers).unwrap_or_default());
-        self.record(key, key, &[read], found, |all| &mut all.lists)
+        self.record_read(key, read, found, |all| &mut all.lists)
     }
 
     fn transfer(&mut self, bank: &str) -> bool {
         let number = self.fresh();
-        let from = fastrand::usize(..ACCOUNTS);
-        let to = (from + fastrand::usize(1..ACCOUNTS)) % ACCOUNTS;
-        let amount = fastrand::i64(1..100);
+        let (from, to, amount) = plan();
         let commands = [
+            // Of an exchange that was broken off something may still be watched.
+            command(&["UNWATCH"]),
             command(&["MULTI"]),
             command(&["DECRBY", &account(bank, from), &amount.to_string()]),
             command(&["INCRBY", &account(bank, to), &amount.to_string()]),
@@ -288,8 +322,53 @@ impl Worker {
         self.record(bank, &log(bank), &commands, told, |all| &mut all.transfers)
     }
 
+    /// The same by who looks first: WATCH and GET, then SET to what that makes.
+    fn watched_transfer(&mut self, bank: &str) -> bool {
+        let number = self.fresh();
+        let (from, to, amount) = plan();
+        let (giver, taker) = (account(bank, from), account(bank, to));
+        let look = [
+            command(&["WATCH", &giver, &taker]),
+            command(&["GET", &giver]),
+            command(&["GET", &taker]),
+        ];
+        let (home, looked) = self.client.call_at(&giver, &look);
+        let Reached::Answered(replies) = looked else {
+            return false;
+        };
+        if replies.iter().any(Value::is_error) {
+            return false;
+        }
+        let told = (signed(&replies[1]) - amount, signed(&replies[2]) + amount);
+        let exchange = [
+            command(&["MULTI"]),
+            command(&["SET", &giver, &told.0.to_string()]),
+            command(&["SET", &taker, &told.1.to_string()]),
+            command(&["RPUSH", &log(bank), &number.to_string()]),
+            command(&["EXEC"]),
+        ];
+        let Some((begun, outcome)) = self.exchange(&home, &exchange) else {
+            return false;
+        };
+        let is_done = matches!(outcome, Outcome::Done(_));
+        let operations = self.history.transfers.entry(bank.to_string()).or_default();
+        operations.push(Operation {
+            client: self.number,
+            begun,
+            outcome,
+            action: Transfer::Move {
+                number,
+                from,
+                to,
+                amount,
+                told: is_done.then_some(told),
+            },
+        });
+        is_done
+    }
+
     fn read_bank(&mut self, bank: &str) -> bool {
-        let mut commands = vec![command(&["MULTI"])];
+        let mut commands = vec![command(&["UNWATCH"]), command(&["MULTI"])];
         commands.extend((0..ACCOUNTS).map(|number| command(&["GET", &account(bank, number)])));
         commands.push(command(&["LRANGE", &log(bank), "0", "-1"]));
         commands.push(command(&["EXEC"]));
@@ -303,6 +382,13 @@ impl Worker {
         };
         self.record(bank, &log(bank), &commands, found, |all| &mut all.transfers)
     }
+}
+
+/// From which account to which how much is moved.
+fn plan() -> (usize, usize, i64) {
+    let from = fastrand::usize(..ACCOUNTS);
+    let to = (from + fastrand::usize(1..ACCOUNTS)) % ACCOUNTS;
+    (from, to, fastrand::i64(1..100))
 }
 
 fn number(value: &Value) -> Option<u64> {

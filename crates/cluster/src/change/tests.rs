@@ -2,6 +2,7 @@ use super::*;
 use cairn_encoding::SLOTS;
 
 use crate::found::{Foundation, Founder};
+use crate::layout::NEWEST;
 use crate::region::MAP_REGION;
 use crate::simulation::{addresses, founded};
 use crate::slots::SlotRange;
@@ -352,6 +353,41 @@ fn nothing_is_changed_that_a_node_cannot_read() {
         old,
         "it takes version 1, and node 4 reads version 0 at most",
     );
+}
+
+/// As if version 2 were the newest, and changed the settings in a new way.
+#[test]
+fn nodes_are_upgraded_one_by_one() {
+    let mut map = founded(3, 1, 3);
+    let old = Change::Configure(Settings::default());
+    for node in 1..=3 {
+        // All that was possible before is so still, and nodes of the old version read the map.
+        done(&mut map, old.clone());
+        let refusal = Refusal::Version {
+            needed: 2,
+            node,
+            version: 1,
+        };
+        assert_eq!(map.apply_in(&old, 2), Err(refusal));
+        assert_eq!(ClusterMap::decode_up_to(1, &map.encode()).unwrap(), map);
+        let upgraded = Change::UpdateNode {
+            node,
+            addresses: addresses(node),
+            version: 2,
+        };
+        done(&mut map, upgraded);
+    }
+    assert_eq!(ClusterMap::decode_up_to(1, &map.encode()).unwrap(), map);
+    assert_eq!(map.apply_in(&old, 2), Ok(Effect::Done));
+    assert!(ClusterMap::decode_up_to(1, &map.encode()).is_err());
+    assert_eq!(ClusterMap::decode_up_to(2, &map.encode()).unwrap(), map);
+    let late = Change::AddNode {
+        addresses: addresses(4),
+        version: 1,
+        incarnation: 9,
+    };
+    let why = "it takes version 2, and node 4 reads version 1 at most";
+    refused(&mut map, late, why);
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn keys() {
         (Key::Committed { region: 7 }, "03 0000000000000007"),
         (Key::Purged { region: 7 }, "04 0000000000000007"),
         (Key::Starts, "06 0000000000000000"),
+        (Key::Peer { node: 3 }, "07 0000000000000003"),
         (
             Key::Entry {
                 region: 7,

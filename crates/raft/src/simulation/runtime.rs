@@ -186,6 +186,10 @@ impl Instant {
     pub(crate) fn millis(self) -> u64 {
         self.0 / 1_000_000
     }
+
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
 }
 
 impl openraft::rt::Instant for Instant {

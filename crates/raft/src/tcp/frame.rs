@@ -13,14 +13,14 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::propose::MAX_PAYLOAD;
-
 /// The longest part.
 pub(super) const PART: usize = 64 * 1024;
-/// The longest message: a batch, and what is said about it.
-pub(super) const MAX_MESSAGE: usize = MAX_PAYLOAD + 1024 * 1024;
-/// What the unfinished messages of a connection may take, and how many they may be.
-const MAX_UNFINISHED: usize = 2 * MAX_MESSAGE;
+/// The longest message: a row of a snapshot, whose key, field and value may have 512 MB each. It may come from times when this was
+/// a single machine, so it can be longer than any batch.
+const MAX_MESSAGE: usize = 2 << 30;
+/// What the unfinished messages of a connection may take, and how many they may be. Of the longest, four are on their way at
+/// once (`link.rs`).
+const MAX_UNFINISHED: usize = 4 * MAX_MESSAGE;
 const MAX_UNFINISHED_COUNT: usize = 16 * 1024;
 pub(super) const HEAD: usize = 8;
 const FIXED: usize = 9;

@@ -4,7 +4,7 @@
 //!   hello    "cairn raft" | length u16 | what follows: oldest u16 | newest u16 | cluster u64 | node u64
 //!            | incarnation u64 | starts u64 | run u64 | knows u64 | nonce 32 | more, of which a newer node knows
 //!   proof    HMAC-SHA-256 under the cluster's secret of: label | the caller's hello | the answerer's hello
-//!   verdict  0 (welcome)  |  1 | length u16 | why not
+//!   verdict  0 (welcome)  |  1 | length u16 | why not  |  2 | length u16 | why it must not be this node at all
 //!
 //!   caller → answerer   hello
 //!   answerer → caller   hello | proof with the label "answer"
@@ -25,6 +25,7 @@ use std::io;
 use cairn_encoding::reader::Reader;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::processes::Run;
@@ -139,6 +140,19 @@ impl Hello {
 
 pub(super) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// A process has the directory of a node as it was earlier. It can never be that node again.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct Outdated(String);
+
+pub(super) fn outdated(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, Outdated(why.to_string()))
+}
+
+pub(super) fn is_outdated(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Outdated>())
 }
 
 /// What to say instead, if the other side has closed the connection.
@@ -278,7 +292,7 @@ where
         Some(refusal) => {
             let why = refusal.to_string();
             let why = &why.as_bytes()[..why.len().min(LONGEST)];
-            out.push(1);
+            out.push(if is_outdated(refusal) { 2 } else { 1 });
             out.extend_from_slice(&(why.len() as u16).to_be_bytes());
             out.extend_from_slice(why);
         }
@@ -289,13 +303,18 @@ where
 
 pub(super) async fn take_verdict<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
     let told = stream.read_u8().await;
-    if told.map_err(closed("it hangs up: its secret may be another"))? == 0 {
+    let told = told.map_err(closed("it hangs up: its secret may be another"))?;
+    if told == 0 {
         return Ok(());
     }
     let mut why = vec![0; usize::from(stream.read_u16().await?).min(LONGEST)];
     stream.read_exact(&mut why).await?;
     let why = String::from_utf8_lossy(&why);
-    Err(refused(&format!("it refuses this node: {why}")))
+    let why = format!("it refuses this node: {why}");
+    Err(match told {
+        2 => outdated(&why),
+        _ => refused(&why),
+    })
 }
 
 #[cfg(test)]
@@ -396,6 +415,10 @@ mod tests {
         heard(None).unwrap();
         let why = heard(Some(refused("no room"))).unwrap_err();
         assert_eq!(why.to_string(), "it refuses this node: no room");
+        assert!(!is_outdated(&why));
+        let why = heard(Some(outdated("it is of the past"))).unwrap_err();
+        assert_eq!(why.to_string(), "it refuses this node: it is of the past");
+        assert!(is_outdated(&why));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::{Incoming, send_all};
 use super::frame::{Kind, Message, PART};
-use super::handshake::{Introduction, call, take_verdict};
+use super::handshake::{Introduction, call, is_outdated, refused, take_verdict};
 use super::processes::{Presence, Processes};
 use super::{Company, Stream};
 use crate::transport::CallError;
@@ -97,6 +97,11 @@ impl Link {
                 Err(error) if super::is_refusal(&error) => {
                     let complaint = format!("node {node} at {address} is not talked to: {error}");
                     company.complaints.tell(complaint);
+                    if is_outdated(&error)
+                        && let Some(end) = company.outdated.get()
+                    {
+                        end(&error.to_string());
+                    }
                 }
                 Err(error) => tracing::debug!("node {node} at {address}: {error}"),
                 Ok(()) => {}
@@ -189,7 +194,9 @@ pub(super) async fn connect(
     };
     let (other, _version) = call(&mut stream, introduction, node).await?;
     take_verdict(&mut stream).await?;
-    let presence = processes.meet(node, other.run).await?;
+    // If the other one is outdated, this one is not.
+    let met = processes.meet(node, other.run).await;
+    let presence = met.map_err(|error| refused(&error.to_string()))?;
     Ok((stream, presence))
 }
 

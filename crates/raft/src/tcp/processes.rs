@@ -3,7 +3,8 @@
 //! A node is one process at a time. Whoever starts one on a copy of another's directory has two that vote under one number,
 //! and whoever puts an old copy in the place of a directory has one that has forgotten what it promised. Neither can be told
 //! from within. But a directory counts how often it was started, and a process has a number that it made up: so others see
-//! that a node began anew, that it went back, or that there are two of it.
+//! that a node began anew, that it went back, or that there are two of it. They remember the last process of each in their logs, and
+//! nobody is let in before that.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::handshake::refused;
+use super::handshake::{outdated, refused};
+use crate::log::Log;
 
 /// A process that has a connection and says nothing for so long may be gone: nodes tell of themselves several times in a second.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -30,10 +32,18 @@ pub struct Run {
 }
 
 #[derive(Default)]
-pub(super) struct Processes(Mutex<BTreeMap<u64, Process>>);
+pub(super) struct Processes {
+    met: Mutex<BTreeMap<u64, Process>>,
+    /// Where they are remembered; where there is none, this node forgets them when it ends.
+    log: Option<Log>,
+    /// Held while one is let in.
+    entrance: tokio::sync::Mutex<()>,
+}
 
 struct Process {
     run: Run,
+    /// It is remembered.
+    is_noted: bool,
     connections: usize,
     /// Counts what was heard of it.
     heard: Arc<AtomicU64>,
@@ -67,7 +77,7 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let mut processes = self.processes.0.lock();
+        let mut processes = self.processes.met.lock();
         if let Some(process) = processes.get_mut(&self.node)
             && process.run == self.run
         {
@@ -76,20 +86,68 @@ impl Drop for Presence {
     }
 }
 
+/// A presence, or what was heard of another process that may still run.
+type Entered = Result<Presence, (Run, u64)>;
+
 impl Processes {
+    pub(super) fn remembered_in(log: Log) -> Processes {
+        Processes {
+            log: Some(log),
+            ..Processes::default()
+        }
+    }
+
     /// A connection with a node that says that it is this run of it; an error if it cannot be.
     pub(super) async fn meet(self: &Arc<Self>, node: u64, run: Run) -> io::Result<Presence> {
-        let before = match self.enter(node, run, None)? {
+        let before = match self.let_in(node, run, None).await? {
             Ok(presence) => return Ok(presence),
             Err(before) => before,
         };
         sleep(SILENCE).await;
-        let entered = self.enter(node, run, Some(before))?;
+        let entered = self.let_in(node, run, Some(before)).await?;
         entered.map_err(|_| {
             refused(&format!(
                 "another process runs as node {node}: two must not have the same directory, or copies of it"
             ))
         })
+    }
+
+    /// Has it remembered that the process was met, before it takes part in anything.
+    async fn let_in(
+        self: &Arc<Self>,
+        node: u64,
+        run: Run,
+        before: Option<(Run, u64)>,
+    ) -> io::Result<Entered> {
+        let _alone = self.entrance.lock().await;
+        self.recall(node)?;
+        let entered = self.enter(node, run, before)?;
+        let is_new = |process: &Process| process.run == run && !process.is_noted;
+        if entered.is_ok()
+            && let Some(log) = &self.log
+            && self.met.lock().get(&node).is_some_and(is_new)
+        {
+            log.note_peer(node, run).await?;
+            if let Some(process) = self.met.lock().get_mut(&node) {
+                process.is_noted = true;
+            }
+        }
+        Ok(entered)
+    }
+
+    /// What an earlier process of this node has met.
+    fn recall(&self, node: u64) -> io::Result<()> {
+        if let Some(log) = &self.log
+            && !self.met.lock().contains_key(&node)
+            && let Some(run) = log.peer(node)?
+        {
+            let process = Process {
+                is_noted: true,
+                ..Process::new(run)
+            };
+            self.met.lock().insert(node, process);
+        }
+        Ok(())
     }
 
     /// What was heard of another process that may still run, if there is one of which more was heard than `before`.
@@ -98,12 +156,12 @@ impl Processes {
         node: u64,
         run: Run,
         before: Option<(Run, u64)>,
-    ) -> io::Result<Result<Presence, (Run, u64)>> {
-        let mut processes = self.0.lock();
+    ) -> io::Result<Entered> {
+        let mut processes = self.met.lock();
         let process = processes.entry(node).or_insert_with(|| Process::new(run));
         if process.run != run {
             if run.starts <= process.run.starts {
-                return Err(refused(&format!(
+                return Err(outdated(&format!(
                     "node {node} was started from an old copy of its directory, or a second time from one: remove it from the \
                      cluster, and add it again with an empty directory"
                 )));
@@ -130,6 +188,7 @@ impl Process {
     fn new(run: Run) -> Process {
         Process {
             run,
+            is_noted: false,
             connections: 0,
             heard: Arc::default(),
             is_over: watch::Sender::new(false),
@@ -142,6 +201,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use openraft::rt::AsyncRuntime;
 
+    use super::super::handshake::is_outdated;
     use super::*;
     use crate::runtime::Runtime;
 
@@ -171,8 +231,34 @@ mod tests {
             for old in [run(4, 20), run(5, 30)] {
                 let refused = processes.meet(1, old).await.err().unwrap();
                 assert!(refused.to_string().contains("an old copy"), "{refused}");
+                assert!(is_outdated(&refused));
             }
             processes.meet(1, run(6, 40)).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn what_was_met_is_known_after_a_restart() {
+        Runtime::run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let open = || {
+                let log = Log::open(dir.path(), &crate::Config::default()).unwrap();
+                Arc::new(Processes::remembered_in(log))
+            };
+            let before = open();
+            for met in [run(4, 10), run(5, 20)] {
+                drop(before.meet(1, met).await.unwrap());
+            }
+            drop(before);
+            let processes = open();
+            for old in [run(4, 10), run(5, 30)] {
+                let refused = processes.meet(1, old).await.err().unwrap();
+                assert!(refused.to_string().contains("an old copy"), "{refused}");
+            }
+            // It has run all the time.
+            drop(processes.meet(1, run(5, 20)).await.unwrap());
+            drop(processes.meet(2, run(1, 40)).await.unwrap());
+            drop(processes.meet(1, run(6, 50)).await.unwrap());
         });
     }
 
@@ -196,6 +282,8 @@ mod tests {
                     .contains("another process runs as node 1"),
                 "{refused}"
             );
+            // It may be that one, whose last words are still on their way.
+            assert!(!is_outdated(&refused));
             // It has stopped, without closing its connection.
             speaking.abort();
             let second = processes.meet(1, run(6, 20)).await.unwrap();

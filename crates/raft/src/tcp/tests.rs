@@ -74,6 +74,18 @@ async fn pair_of(caller: Identity, answerer: Identity) -> Pair {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A row that was written on a single machine may be longer than any batch, and goes in one piece of a snapshot.
+#[test]
+fn what_is_longer_than_a_batch_comes_through() {
+    Runtime::run(async {
+        let (caller, _echo, _serving) = pair("secret").await;
+        let row = Bytes::from(vec![3; crate::MAX_PAYLOAD + (64 << 20)]);
+        let back = caller.call(2, row.clone(), 60 * SECOND).await.unwrap();
+        assert!(back == row);
+        assert_eq!(ask(&caller, "who").await.unwrap(), "1");
+    });
+}
+
 async fn ask(caller: &Tcp, request: &'static str) -> Result<Bytes, CallError> {
     caller.call(2, Bytes::from(request), 5 * SECOND).await
 }
@@ -340,6 +352,12 @@ fn a_second_process_of_a_node_is_not_served() {
         let copy = copied(1);
         let refused = connect_to(&copy).await.expect_err("it is refused");
         assert!(refused.to_string().contains("an old copy"), "{refused}");
+        let (told, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        copy.when_outdated(move |why| {
+            told.send(why.to_string()).ok();
+        });
+        assert!(ask(&copy, "who").await.is_err());
+        assert!(ends.recv().await.unwrap().contains("an old copy"));
         let speaking = first.clone();
         let speaking = tokio::spawn(async move {
             while ask(&speaking, "who").await.is_ok() {

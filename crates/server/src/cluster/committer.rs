@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Maxima, Underway};
 use cairn_raft::{Node, Outcome, ReadLease};
@@ -110,6 +111,11 @@ impl Underway for Proposal {
     fn wait(self: Pin<Box<Self>>) -> Result<(), EngineError> {
         let runtime = self.runtime.clone();
         runtime.block_on(self)
+    }
+
+    fn wait_within(self: Pin<&mut Self>, limit: Duration) -> Option<Result<(), EngineError>> {
+        let runtime = self.runtime.clone();
+        runtime.block_on(async { tokio::time::timeout(limit, self).await.ok() })
     }
 }
 

@@ -1,14 +1,16 @@
 //! What tells a node's directory from any other, from a copy of it, and from what it was earlier.
 //!
 //! ```text
-//!   incarnation   a file: the number that was made up for the directory, and how often it was started, a line each
+//!   incarnation   a file: the number that was made up for the directory, and how often it was started, a line each; and
+//!                 "refused", if others have found that it is a copy of the past
 //!   raft/         the logs, which count the starts too
 //! ```
 //!
 //! A voter that has forgotten what it promised can elect two leaders, and lose what it acknowledged. So a node does not start with
 //! logs that are older than its data: they are counted first, the data second, at each start and each end in good
 //! order. Other nodes see to the rest, who are told the count (`cairn_raft::Run`): they refuse a node that comes back with an earlier one,
-//! or that is there twice.
+//! or that is there twice. A process that hears that its directory is of the past notes that there, and ends. It is not started
+//! from there again, however often that is tried: each start would count, until it seemed newer than the node's own.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,6 +20,7 @@ use cairn_raft::{Log, Run};
 use thiserror::Error;
 
 const FILE: &str = "incarnation";
+const REFUSED: &str = "refused";
 
 #[derive(Debug, Error)]
 pub enum Unfit {
@@ -31,6 +34,11 @@ pub enum Unfit {
          elsewhere; remove this node from the cluster, and add it again with an empty directory"
     )]
     OldData { logs: u64, data: u64 },
+    #[error(
+        "the other nodes have refused this directory, since it is an old copy of the node's: remove it; the node goes on with \
+         the latest one, or is removed from the cluster and added again with an empty directory"
+    )]
+    Refused,
     #[error("cannot be read or written: {0}")]
     Failed(#[from] io::Error),
 }
@@ -45,7 +53,8 @@ impl Directory {
     /// Begins a run. Before the server belongs to a cluster, nobody relies on its logs.
     pub async fn start(path: &Path, log: &Log, is_node: bool) -> Result<Directory, Unfit> {
         let (incarnation, data) = match read(path)? {
-            Some(known) => known,
+            Some(known) if known.is_refused => return Err(Unfit::Refused),
+            Some(known) => (known.incarnation, known.starts),
             None => (fastrand::u64(1..), 0),
         };
         let logs = log.starts()?;
@@ -79,8 +88,20 @@ impl Directory {
 
     async fn count(&self, log: &Log, starts: u64) -> io::Result<()> {
         log.note_starts(starts).await?;
-        write(&self.path, self.incarnation, starts)
+        write(&self.path, &format!("{}\n{starts}\n", self.incarnation))
     }
+}
+
+/// Others have found that the directory is an old copy: nobody starts from it any more.
+pub fn refuse(path: &Path) -> io::Result<()> {
+    let known = fs::read_to_string(path.join(FILE))?;
+    write(path, &format!("{known}{REFUSED}\n"))
+}
+
+struct Known {
+    incarnation: u64,
+    starts: u64,
+    is_refused: bool,
 }
 
 /// A crash may have come after the logs were counted, and before the data was.
@@ -92,7 +113,7 @@ fn judge(logs: u64, data: u64) -> Result<(), Unfit> {
     }
 }
 
-fn read(dir: &Path) -> io::Result<Option<(u64, u64)>> {
+fn read(dir: &Path) -> io::Result<Option<Known>> {
     let text = match fs::read_to_string(dir.join(FILE)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -100,13 +121,17 @@ fn read(dir: &Path) -> io::Result<Option<(u64, u64)>> {
     };
     let mut lines = text.lines().map(|line| line.parse::<u64>());
     let mut next = || lines.next().unwrap_or(Ok(0)).map_err(io::Error::other);
-    Ok(Some((next()?, next()?)))
+    Ok(Some(Known {
+        incarnation: next()?,
+        starts: next()?,
+        is_refused: text.lines().nth(2) == Some(REFUSED),
+    }))
 }
 
-fn write(dir: &Path, incarnation: u64, starts: u64) -> io::Result<()> {
+fn write(dir: &Path, text: &str) -> io::Result<()> {
     let temporary = dir.join(format!("{FILE}.new"));
     let mut file = fs::File::create(&temporary)?;
-    file.write_all(format!("{incarnation}\n{starts}\n").as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, dir.join(FILE))?;
     fs::File::open(dir)?.sync_all()
@@ -145,6 +170,19 @@ mod tests {
         wait(logs.note_starts(5)).unwrap();
         let fourth = wait(Directory::start(dir.path(), &logs, true)).unwrap();
         assert_eq!(fourth.run().starts, 5);
+    }
+
+    #[test]
+    fn a_directory_that_was_refused_does_not_start_and_does_not_count() {
+        let dir = TempDir::new().unwrap();
+        let logs = log(&dir, "raft");
+        wait(Directory::start(dir.path(), &logs, true)).unwrap();
+        refuse(dir.path()).unwrap();
+        for _ in 0..3 {
+            let refused = wait(Directory::start(dir.path(), &logs, true)).err();
+            assert!(matches!(refused, Some(Unfit::Refused)));
+        }
+        assert_eq!(logs.starts().unwrap(), 1);
     }
 
     #[test]

@@ -151,7 +151,6 @@ impl ClusterNode {
 
     /// Where this node is in the log of region 0. Raft itself learns of it a moment later than whoever has made a change, and two
     /// changes must not have the same place.
-    /// Up to where region 0 is applied here.
     pub fn place_of_map(&self) -> u64 {
         let applied = self.regions.applied(MAP_REGION).ok();
         let last = applied.and_then(|applied| applied.last);

@@ -65,17 +65,31 @@ pub async fn wait(server: &Server, unready: Unready, patience: &mut Patience) ->
     waited.map_err(|_| Error::fixed(DOWN))
 }
 
-/// Makes sure that this node still leads all that it believes to lead, for a command that looks at all keys.
+/// Makes sure that this node still leads all that it believes to lead, for a command that looks at all keys; and that of the rest
+/// that it has somebody else leads. A node that has stepped down may have been the last to lead: whoever asks all nodes for
+/// their keys must not be told by everyone that they have none.
 pub fn all_confirmed(server: &Server, patience: &Patience) -> Result<(), Unready> {
     let regions = server.store.regions();
-    let mut led = regions.led();
-    led.try_for_each(|region| route::confirmed(server, region, patience))
+    regions.all().try_for_each(|region| {
+        let slots = region.slots();
+        match region.is_led() {
+            true => route::confirmed(server, region, patience),
+            false if !slots.is_empty() && route::is_unknown(server, slots.start) => {
+                Err(Unready::NoLeader(slots.start))
+            }
+            false => Ok(()),
+        }
+    })
 }
 
-/// The same for one that is part of a unit, which has a thread of its own and waits there.
+/// The same for one that is part of a unit, which has a thread of its own and waits there: for a word of others, but not for an
+/// election, since it holds latches.
 pub fn confirm_all(server: &Server) -> Result<()> {
     let mut patience = Patience::default();
     while let Err(unready) = all_confirmed(server, &patience) {
+        if let Unready::NoLeader(_) = unready {
+            return Err(Error::fixed(DOWN));
+        }
         let node = server.cluster.get().ok_or(Error::fixed(DOWN))?;
         node.runtime
             .block_on(wait(server, unready, &mut patience))?;

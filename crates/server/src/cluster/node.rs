@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::directory;
 use super::known_map::KnownMap;
 use super::machine::{RegionMachine, stored_map};
 use super::placements::Placements;
@@ -99,13 +100,22 @@ impl ClusterNode {
         let placements = Placements::new(store.clone(), regions.clone(), map.clone());
         placements.update().map_err(|error| error.to_string())?;
         let placements = Arc::new(placements);
-        let tcp = Tcp::new(Introduction {
+        let introduction = Introduction {
             cluster: identity.cluster,
             node: identity.node,
             incarnation,
             run,
             secret: settings.secret.clone(),
             tls: settings.tls.clone(),
+        };
+        let tcp = Tcp::remembering(introduction, log.clone());
+        let (path, failure) = (
+            store.engine().path().to_owned(),
+            settings.raft.failure.clone(),
+        );
+        tcp.when_outdated(move |why| match directory::refuse(&path) {
+            Ok(()) => failure(why),
+            Err(error) => failure(&format!("{why}; and that cannot be noted: {error}")),
         });
         tcp.know(map.get().epoch());
         for (peer, address) in &identity.peers {

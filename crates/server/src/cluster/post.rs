@@ -23,6 +23,7 @@
 //!    16 replied    bytes                                    what the commands answered
 //!    17 functions  functions (`functions`)                  newer ones than those that are known
 //!    18 came back  (nothing)                                a guest that was called back, and has done nothing
+//!    19 too long   (nothing)                                what the commands answered is; they may have been done
 //! ```
 //!
 //! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. What a newer node
@@ -80,6 +81,7 @@ pub enum Answer {
     Replied(Vec<u8>),
     Functions(Told),
     CameBack,
+    TooLong,
 }
 
 /// What a node tells the others of itself.
@@ -309,6 +311,7 @@ impl Answer {
                 (17, &encoded)
             }
             Answer::CameBack => (18, &[]),
+            Answer::TooLong => (19, &[]),
         };
         [&[kind], bytes].concat().into()
     }
@@ -328,6 +331,7 @@ impl Answer {
             4 => Answer::NotHere,
             16 => Answer::Replied(rest.to_vec()),
             18 => Answer::CameBack,
+            19 => Answer::TooLong,
             tag => return Err(DecodeError::UnknownTag { tag }),
         })
     }
@@ -472,6 +476,7 @@ mod tests {
             Answer::NotHere,
             Answer::Replied(vec![1]),
             Answer::CameBack,
+            Answer::TooLong,
         ];
         for answer in answers {
             assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);

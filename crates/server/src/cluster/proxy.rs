@@ -44,6 +44,10 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 /// nodes their connection.
 pub const MOST_REQUESTS: usize = 128 << 20;
 
+const TOO_LONG: Error = Error::fixed(
+    "ERR a reply of more than 128 MB is not handed back: connect to the node that leads the key",
+);
+
 pub struct Proxy {
     waiting: Semaphore,
     others: Semaphore,
@@ -187,6 +191,8 @@ impl ClusterNode {
                         let error = format!("ERR node {leader} refuses what is forwarded: {why}");
                         return Forwarded::Failed(Error::reply(error));
                     }
+                    // It would be as long again.
+                    Ok(Answer::TooLong) if only_reads => return Forwarded::Failed(TOO_LONG),
                     // Nobody has called back one that does not wait, who is still asked for: an earlier attempt has ended.
                     Ok(Answer::Replied(_) | Answer::NotHere | Answer::CameBack)
                     | Err(CallError::NotSent(_)) => {}
@@ -233,6 +239,7 @@ impl ClusterNode {
             Ok(Ok(replies)) => Answer::Replied(replies),
             Ok(Err(Dismissal::Unknown)) => Answer::Refused(format!("it has no user {user}")),
             Ok(Err(Dismissal::CalledBack)) => Answer::CameBack,
+            Ok(Err(Dismissal::TooLong)) => Answer::TooLong,
             // Whoever asked must not take it for undone.
             Ok(Err(Dismissal::BrokenOff)) | Err(_) => Answer::Done,
         }

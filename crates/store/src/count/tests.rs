@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
+use cairn_encoding::SLOTS;
+use cairn_engine::{LocalCommitter, SyncMode};
+
 use super::*;
-use crate::testing::open_store;
-use crate::{Expiry, string};
+use crate::testing::{open_store, options};
+use crate::{Expiry, Placement, string};
 
 fn open() -> (tempfile::TempDir, Arc<Store>) {
     let directory = tempfile::tempdir().unwrap();
@@ -53,6 +56,41 @@ fn a_round_finds_what_became_of_any_slot_and_rests_when_nothing_changes() {
     // What is small enough is counted anew whenever someone asks, and not kept any more.
     assert_eq!(store.count_keys(0).unwrap().keys, 8000);
     assert_eq!(store.counts().kept(place(&store)), None);
+}
+
+/// Others may have changed everything meanwhile, without a word.
+#[test]
+fn what_was_counted_is_forgotten_when_the_lead_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open_replicated(directory.path(), options()).unwrap();
+    let placement = Placement {
+        id: 5,
+        slots: 0..SLOTS,
+        epoch: 0,
+    };
+    store.place_regions(&[placement], &[]).unwrap();
+    let lead = |term| {
+        let (engine, clock) = (store.engine().clone(), store.clock().clone());
+        let log = LocalCommitter::new(engine, clock, SyncMode::No).unwrap();
+        store.became_leader(5, term, Box::new(log)).unwrap();
+    };
+    lead(1);
+    let region = store.regions().with_id(5).unwrap().clone();
+    let place = Place::of(&region, region.databases().index_of(0));
+    store.count_all(&region, place.index).unwrap();
+    assert!(store.counts().kept(place).is_some());
+    store.lost_leadership(5);
+    assert_eq!(store.counts().kept(place), None);
+    // What was begun before is not kept either.
+    let (begun, count) = (
+        store.counts().outdated.load(Ordering::Relaxed),
+        Kept::new(0..SLOTS, 0),
+    );
+    lead(2);
+    store.counts().keep(place, count, begun);
+    assert_eq!(store.counts().kept(place), None);
+    store.count_all(&region, place.index).unwrap();
+    assert!(store.counts().kept(place).is_some());
 }
 
 #[test]

@@ -39,8 +39,18 @@ pub(super) struct Batch {
 /// A batch whose commit was begun. The latches are held until it has ended.
 pub(super) struct Committed {
     pub(super) led: usize,
+    pub(super) region: Arc<Region>,
     begun: Begun,
-    batch: Batch,
+    _held: Held,
+    done: Done,
+}
+
+/// What is to be noted once a batch is committed.
+struct Done {
+    expired: u64,
+    fields: u64,
+    stale: u64,
+    watermark_ms: Option<u64>,
 }
 
 impl Batch {
@@ -135,34 +145,61 @@ impl Batch {
     pub(super) fn commit(mut self, store: &Store) -> Committed {
         Committed {
             led: self.led,
+            region: self.txn.region().clone(),
             begun: store.begin_commit(&mut self.txn),
-            batch: self,
+            _held: self.held,
+            done: Done {
+                expired: self.expired,
+                fields: self.fields.expired,
+                stale: self.stale + self.fields.stale_rows,
+                watermark_ms: self.watermark_ms,
+            },
         }
-    }
-
-    fn count(&self, expirer: &Expirer) {
-        let add = |counter: &AtomicU64, count: u64| {
-            counter.fetch_add(count, Ordering::Relaxed);
-        };
-        add(&expirer.expired_keys, self.expired);
-        add(&expirer.expired_fields, self.fields.expired);
-        add(&expirer.stale_rows, self.stale + self.fields.stale_rows);
     }
 }
 
 impl Committed {
-    /// Waits for the end of the commit, and lets go of the latches.
+    /// Waits for the end of the commit, for so long at most, and lets go of the latches; itself, if it takes longer.
+    pub(super) fn finish_within(
+        self,
+        store: &Store,
+        limit: Duration,
+    ) -> Result<Result<(), EngineError>, Committed> {
+        let ended = match self.begun {
+            Begun::Done(result) => result,
+            Begun::Pending(commit) => match commit.wait_within(store, limit) {
+                Ok(result) => result,
+                Err(commit) => {
+                    let begun = Begun::Pending(commit);
+                    return Err(Committed { begun, ..self });
+                }
+            },
+        };
+        Ok(ended.inspect(|()| self.done.note(store.expirer(), &self.region)))
+    }
+
+    /// The same, for as long as it takes.
     pub(super) fn finish(self, store: &Store) -> Result<(), EngineError> {
         match self.begun {
             Begun::Done(result) => result?,
             Begun::Pending(commit) => commit.wait(store)?,
         }
-        let (batch, expirer) = (self.batch, store.expirer());
-        batch.count(expirer);
-        if let Some(watermark_ms) = batch.watermark_ms {
-            batch.txn.region().note_raised(watermark_ms);
-        }
+        self.done.note(store.expirer(), &self.region);
         Ok(())
+    }
+}
+
+impl Done {
+    fn note(&self, expirer: &Expirer, region: &Region) {
+        let add = |counter: &AtomicU64, count: u64| {
+            counter.fetch_add(count, Ordering::Relaxed);
+        };
+        add(&expirer.expired_keys, self.expired);
+        add(&expirer.expired_fields, self.fields);
+        add(&expirer.stale_rows, self.stale);
+        if let Some(watermark_ms) = self.watermark_ms {
+            region.note_raised(watermark_ms);
+        }
     }
 }
 

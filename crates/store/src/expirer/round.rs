@@ -67,6 +67,14 @@ impl Place {
         }
     }
 
+    /// What was to be done in this region has not come to its end.
+    pub(super) fn hold_up(&mut self, led: usize) {
+        self.fall_behind(led);
+        if let Some(led) = self.round.as_mut().and_then(|round| round.led.get_mut(led)) {
+            led.is_held_up = true;
+        }
+    }
+
     /// Has a row dealt with again in this round; one that is due later is found by a later one.
     pub(super) fn put_back(&mut self, row: Vec<u8>) {
         if let Some(round) = &mut self.round {
@@ -97,12 +105,18 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) fn begin(regions: Arc<Regions>, walk: Rows, until_ms: u64) -> Round {
+    pub(super) fn begin(
+        regions: Arc<Regions>,
+        held_up: &BTreeSet<u64>,
+        walk: Rows,
+        until_ms: u64,
+    ) -> Round {
+        let is_free = |region: &&Arc<Region>| !held_up.contains(&region.id());
         Round {
             until_ms,
             walk,
             since: Instant::now(),
-            led: regions.all().filter_map(Led::of).collect(),
+            led: regions.all().filter(is_free).filter_map(Led::of).collect(),
             regions,
             is_walked: false,
             last_walked: None,
@@ -142,7 +156,7 @@ impl Round {
         };
         let id = self.regions.of_key(&about.key)?.id();
         let mut all = self.led.iter_mut().enumerate();
-        let (number, led) = all.find(|(_, led)| led.region.id() == id)?;
+        let (number, led) = all.find(|(_, led)| led.region.id() == id && !led.is_held_up)?;
         led.is_touched = true;
         Some(Due {
             row,
@@ -180,6 +194,8 @@ pub(super) struct Led {
     is_touched: bool,
     /// Not all of it has been dealt with.
     is_behind: bool,
+    /// It is not known yet what became of the last batch. The rest is for a later round.
+    is_held_up: bool,
 }
 
 impl Led {
@@ -189,6 +205,7 @@ impl Led {
             lead: region.lead()?,
             is_touched: false,
             is_behind: false,
+            is_held_up: false,
         })
     }
 

@@ -3,6 +3,8 @@
 mod model;
 mod node;
 
+use std::time::{Duration, Instant};
+
 use cairn_encoding::row;
 use cairn_encoding::slot::slot;
 use cairn_encoding::system::{SystemKey, SystemKind, value};
@@ -320,6 +322,49 @@ fn the_expirer_survives_the_loss_of_a_region_that_it_does_not_know_of() {
     node.lead(7).unwrap();
     expire_all(node.store());
     assert_eq!(node.store().expirer().expired_keys(), 40);
+}
+
+/// Whether nobody holds the latch of any of these.
+fn are_free(node: &Node, names: &[String]) -> bool {
+    let latches = node.store().latches();
+    let is_free = |name: &String| latches.none().try_extend(&exclusive(&[name.as_str()]));
+    names.iter().all(is_free)
+}
+
+/// Too few replicas of one region are there: its commits take as long as that lasts.
+#[test]
+fn a_region_that_cannot_commit_keeps_no_other_from_expiring() {
+    let node = Node::new(&three());
+    let names = |region| -> Vec<String> { (0..20).map(|n| name_in(region, n)).collect() };
+    for region in [7, 8, 9] {
+        node.write(region, |txn| {
+            for name in names(region) {
+                set_until(txn, &name, "value", START + 100);
+            }
+        });
+    }
+    node.time.set_millis(START + 1000);
+    node.decide(7, Fate::Delayed);
+    let began = Instant::now();
+    expire_all(node.store());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(node.store().expirer().expired_keys(), 40);
+    assert!(are_free(&node, &names(8)) && are_free(&node, &names(9)));
+    assert!(!are_free(&node, &names(7)), "what is under way is held");
+    // What comes meanwhile expires, too.
+    let later = name_in(8, 30);
+    node.write(8, |txn| set_until(txn, &later, "value", START + 1100));
+    node.time.set_millis(START + 2000);
+    expire_all(node.store());
+    assert_eq!(node.store().expirer().expired_keys(), 41);
+    node.decide(7, Fate::Applied);
+    while node.store().expirer().expired_keys() < 61 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+        expire_all(node.store());
+    }
+    assert!(are_free(&node, &names(7)));
+    assert_eq!(raw(node.store(), Family::Expiry), []);
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub enum Fate {
     AppliedInSecret,
     /// Nobody can say; in truth it is not.
     LostInSecret,
+    /// The others are away: it is applied once they are not.
+    Delayed,
 }
 
 /// The term in which each region is led, and how it goes there.
@@ -42,10 +44,15 @@ impl Committer for InTerm {
         let (terms, log) = (self.terms.clone(), self.log.clone());
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_micros(200));
-            let now = terms.lock().get(&region).copied().unwrap_or_default();
+            let look = || terms.lock().get(&region).copied().unwrap_or_default();
+            let mut now = look();
+            while now == (term, Fate::Delayed) {
+                std::thread::sleep(Duration::from_millis(5));
+                now = look();
+            }
             let result = match now {
                 (led, _) if led != term => Err(EngineError::Outdated),
-                (_, Fate::Applied) => log.commit(batch).wait(),
+                (_, Fate::Applied | Fate::Delayed) => log.commit(batch).wait(),
                 (_, Fate::AppliedInSecret) => {
                     log.commit(batch).wait().unwrap();
                     Err(EngineError::InDoubt)
