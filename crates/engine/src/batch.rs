@@ -10,6 +10,7 @@ use cairn_encoding::system::{Descriptor, Maxima, SystemKey};
 
 use crate::error::Result;
 use crate::family::Family;
+use crate::measure::Growth;
 use crate::row::{Row, family_of, hash, key_of};
 use crate::table::Table;
 
@@ -29,6 +30,10 @@ pub struct Batch {
     bytes: usize,
     bytes_at_savepoint: usize,
     bytes_at_unit: usize,
+    /// It is about work in the background, which uses no key.
+    is_no_use: bool,
+    /// By how much the data grows with it, if anybody wants to know.
+    pub(crate) growth: Option<Box<Growth>>,
 }
 
 /// What the batch had to say of a row before it was changed.
@@ -59,6 +64,16 @@ enum Savepoint {
 impl Batch {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whoever commits it uses none of its keys.
+    pub fn be_no_use(&mut self) {
+        self.is_no_use = true;
+    }
+
+    #[inline]
+    pub(crate) fn is_use(&self) -> bool {
+        !self.is_no_use
     }
 
     /// The batch as bytes, which are what a cluster replicates.

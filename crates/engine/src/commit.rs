@@ -24,6 +24,7 @@ use cairn_encoding::system::Maxima;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
+use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::drain::Drain;
@@ -410,10 +411,12 @@ impl LocalCommitter {
 }
 
 impl Committer for LocalCommitter {
-    fn commit(&self, batch: Batch) -> Commit {
+    fn commit(&self, mut batch: Batch) -> Commit {
         if batch.is_empty() {
             return Commit::Done(Ok(()));
         }
+        let one = std::slice::from_mut(&mut batch);
+        self.shared.engine.measure_batches(LOCAL_REGION, one);
         if self.shared.mode != SyncMode::Always {
             return Commit::Done(self.shared.write(vec![batch], false));
         }

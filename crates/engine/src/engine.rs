@@ -21,6 +21,7 @@ use rust_rocksdb::{
 };
 
 use crate::LOCAL_REGION;
+use crate::access::Access;
 use crate::batch::Batch;
 use crate::error::{EngineError, Result};
 use crate::expected::Expected;
@@ -29,6 +30,7 @@ use crate::filter::{FilterCounters, Gate};
 use crate::generation::WalkedRange;
 use crate::journal::{self, Replayed};
 use crate::listener::fatal;
+use crate::measure::Measure;
 use crate::options::{self, EngineOptions};
 use crate::overlay::Overlay;
 use crate::readers::{AllReaders, Readers};
@@ -37,7 +39,7 @@ use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::survivors::Survivors;
 use crate::whole::Cursor;
-use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Walker, Young};
+use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Reading, Walker, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -242,6 +244,7 @@ pub fn block_reads() -> u64 {
 pub struct Engine {
     database: Arc<Database>,
     young: Young,
+    pub(crate) measure: Measure,
     readers: AllReaders,
     /// Held while draining.
     draining: Mutex<()>,
@@ -352,6 +355,7 @@ impl Engine {
                 gate: gate.clone(),
             }),
             young: Young::new(memory.row_cache, memory.young),
+            measure: Measure::default(),
             readers: AllReaders::default(),
             draining: Mutex::new(()),
             applied: AtomicU64::new(0),
@@ -452,17 +456,45 @@ impl Engine {
 
     #[inline]
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
-        match self.young.get(family, key) {
+        self.read(family, key, Reading::Use)
+    }
+
+    /// The row, for somebody who uses it or only looks on.
+    #[inline]
+    pub fn read(&self, family: Family, key: &[u8], reading: Reading) -> Result<Option<Value<'_>>> {
+        match self.young.get(family, key, reading) {
             Known::Row(row) => Ok(Kept::of(row).map(Value::Kept)),
-            Known::Below(fetch) => self.fetch(fetch, family, key),
+            Known::Below(fetch) => self.fetch(fetch, family, key, reading),
         }
     }
 
     /// Asks RocksDB, and keeps the answer for those who come next.
-    fn fetch(&self, fetch: Fetch, family: Family, key: &[u8]) -> Result<Option<Value<'_>>> {
+    fn fetch(
+        &self,
+        fetch: Fetch,
+        family: Family,
+        key: &[u8],
+        reading: Reading,
+    ) -> Result<Option<Value<'_>>> {
         let stored = self.database.get(family, key)?;
-        self.young.keep(fetch, family, key, stored.as_deref());
+        let value = stored.as_deref();
+        self.young.keep(fetch, family, key, value, reading);
         Ok(stored.map(Value::Stored))
+    }
+
+    /// What is known of the last use of a key, by its metadata row; none if it is known that there is no such key.
+    pub fn access(&self, metadata_key: &[u8]) -> Option<Access> {
+        self.young.access(metadata_key)
+    }
+
+    pub fn set_access(&self, metadata_key: &[u8], access: Access) {
+        self.young.set_access(metadata_key, access);
+    }
+
+    /// Keys of metadata rows that are in memory, some of them by chance, with what their values begin with: at most so many
+    /// places are looked at, and there may be none.
+    pub fn sample_in_memory(&self, places: usize) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+        self.young.sample(places)
     }
 
     /// The same for background work: what it fetches is not kept in memory, where it would push out what
@@ -509,7 +541,7 @@ impl Engine {
         family: Family,
         keys: impl Iterator<Item = &'k [u8]>,
     ) -> Result<()> {
-        let below = keys.filter_map(|key| match self.young.get(family, key) {
+        let below = keys.filter_map(|key| match self.young.get(family, key, Reading::Look) {
             Known::Row(_) => None,
             Known::Below(fetch) => Some((key, fetch)),
         });
@@ -522,7 +554,9 @@ impl Engine {
         let names = below.iter().map(|(key, _)| *key);
         let found = self.database.get_many(family, names, true);
         for (stored, (key, fetch)) in found.into_iter().zip(below) {
-            self.young.keep(fetch, family, key, stored?.as_deref());
+            let (stored, reading) = (stored?, Reading::Look);
+            self.young
+                .keep(fetch, family, key, stored.as_deref(), reading);
         }
         Ok(())
     }
@@ -530,7 +564,7 @@ impl Engine {
     /// The row if it is in memory, or known to be absent; RocksDB is not asked.
     #[inline]
     pub fn get_in_memory(&self, family: Family, key: &[u8]) -> Option<Option<Kept>> {
-        match self.young.get(family, key) {
+        match self.young.get(family, key, Reading::Look) {
             Known::Row(row) => Some(Kept::of(row)),
             Known::Below(_) => None,
         }
@@ -705,14 +739,14 @@ impl Engine {
             ),
             fact(SystemKey::Maxima { region }, &maxima.encode()),
         ];
-        self.young.apply(batches, facts, Some(index))
+        self.young.apply(self.measured(batches), facts, Some(index))
     }
 
     /// The same for what a region of a cluster has committed; `applied` is where it is in its log afterwards.
     pub(crate) fn apply_in_region(
         &self,
         region: u64,
-        batches: impl Iterator<Item = Batch>,
+        mut batches: Vec<Batch>,
         applied: &Applied,
         maxima: Maxima,
     ) -> bool {
@@ -722,9 +756,21 @@ impl Engine {
             fact(SystemKey::Applied { region }, &place),
             fact(SystemKey::Maxima { region }, &maxima.encode()),
         ];
+        self.measure_batches(region, &mut batches);
         let readers = self.readers_of(region);
         let _nobody_reads = readers.write();
-        self.young.apply(batches, facts, None)
+        self.young
+            .apply(self.measured(batches.into_iter()), facts, None)
+    }
+
+    /// Adds up by how much batches let the data grow that are made visible.
+    fn measured(&self, batches: impl Iterator<Item = Batch>) -> impl Iterator<Item = Batch> {
+        batches.map(|mut batch| {
+            if let Some(growth) = batch.growth.take() {
+                self.measure.add(&growth);
+            }
+            batch
+        })
     }
 
     /// What a region's log commits becomes visible while nobody holds this.
@@ -773,6 +819,11 @@ impl Engine {
     /// Whether RocksDB has all commits of a generation.
     pub fn has_drained(&self, generation: u32) -> bool {
         self.young.last_drained() >= generation
+    }
+
+    /// The last generation of young rows that RocksDB has.
+    pub fn last_drained(&self) -> u32 {
+        self.young.last_drained()
     }
 
     /// The last commit that is in RocksDB, whether that is synced or not.

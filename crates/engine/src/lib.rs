@@ -10,6 +10,7 @@
 //! What this crate does not know: Redis. It knows row families and the few facts about rows that the
 //! compaction filters need, and those it takes from `cairn-encoding`.
 
+mod access;
 mod batch;
 mod clock;
 mod commit;
@@ -23,6 +24,7 @@ mod generation;
 mod journal;
 mod listener;
 mod liveness;
+mod measure;
 mod memory;
 mod options;
 mod overlay;
@@ -42,6 +44,7 @@ mod young;
 /// A single machine is one region with all slots, and this is its number.
 pub const LOCAL_REGION: u64 = 1;
 
+pub use access::{Access, advance_access_clock, count_uses, set_count_decay, set_count_growth};
 pub use batch::Batch;
 pub use cairn_encoding::checksum::Checksum;
 pub use cairn_encoding::system::{Descriptor, Identity, Maxima, Slots};
@@ -52,6 +55,7 @@ pub use error::{EngineError, Result};
 pub use expected::{Expected, prefetch};
 pub use family::Family;
 pub use filter::FilterCounters;
+pub use measure::{Bytes, Extent, Measure, Place};
 pub use memory::Memory;
 pub use options::EngineOptions;
 pub use priority::give_way;
@@ -59,4 +63,4 @@ pub use readers::Readers;
 pub use regions::{Incoming, Regions, Snapshot};
 pub use rows::{Direction, Rows};
 pub use whole::FEW;
-pub use young::InMemory;
+pub use young::{InMemory, Reading};

@@ -203,7 +203,6 @@ impl Regions {
         };
         // First: whoever reads what is shown must not find it to be of the future.
         self.clock.advance_to(maxima.version, maxima.timestamp_ms);
-        let batches = batches.into_iter();
         if self
             .engine
             .apply_in_region(region, batches, applied, maxima)

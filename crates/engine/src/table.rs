@@ -4,15 +4,19 @@
 //! key and value in one piece, and nothing else; to grow, or to move rows from one table to another, no
 //! row is touched at all.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::access::{Access, Now};
 use crate::expected::prefetch;
 use crate::row::{Kind, Row};
 
 /// The smallest table that is not empty: most batches find room in it.
 const LEAST: usize = 64;
 /// How often a row must be asked for to be as hot as can be.
-const HOTTEST: u8 = 3;
+const HOTTEST: u32 = 3;
+/// What of a slot's state says how hot its row is; above it stands when the row was last used.
+const HEAT: u32 = 0xff;
+const ACCESS_AT: u32 = 8;
 /// Of so many warm rows that the search for a cold one passes, one cools down. Many come and go while a hot set is
 /// asked for once: those that are asked for again must not cool down each time room is made for others.
 const PASSED_PER_COOLED: usize = 16;
@@ -29,28 +33,67 @@ pub(crate) struct Slot {
     /// The generation that the row is young in, and its place there: see `young`. Zero: in none.
     pub(crate) generation: u32,
     pub(crate) place: u32,
-    /// How often it was asked for of late.
-    heat: AtomicU8,
+    /// How often it was asked for of late, which decides whether it stays in memory, and what is known of its last use, which
+    /// is told to others: see `access`.
+    state: AtomicU32,
 }
 
 impl Slot {
     /// Notes that the row was asked for. Counts that get lost do not matter.
     #[inline]
     pub(crate) fn warm(&self) {
-        let heat = self.heat.load(Ordering::Relaxed);
-        if heat < HOTTEST {
-            self.heat.store(heat + 1, Ordering::Relaxed);
+        let state = self.state.load(Ordering::Relaxed);
+        if state & HEAT < HOTTEST {
+            self.state.store(state + 1, Ordering::Relaxed);
         }
     }
 
+    /// The same for somebody who uses it, and does not only look on.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        let now = Now::read();
+        if now.counts_uses() {
+            return self.count_use(now);
+        }
+        let state = self.state.load(Ordering::Relaxed);
+        let heat = (state & HEAT) + u32::from(state & HEAT < HOTTEST);
+        let touched = now.second().bits() << ACCESS_AT | heat;
+        if touched != state {
+            self.state.store(touched, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn count_use(&self, now: Now) {
+        self.warm();
+        self.set_access(self.access().count(now));
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        Access::of_bits(self.state.load(Ordering::Relaxed) >> ACCESS_AT)
+    }
+
+    pub(crate) fn set_access(&self, access: Access) {
+        let heat = self.state.load(Ordering::Relaxed) & HEAT;
+        let state = access.bits() << ACCESS_AT | heat;
+        self.state.store(state, Ordering::Relaxed);
+    }
+
     fn is_cold(&mut self) -> bool {
-        *self.heat.get_mut() == 0
+        *self.state.get_mut() & HEAT == 0
     }
 
     fn cool(&mut self) {
-        let heat = self.heat.get_mut();
-        *heat = heat.saturating_sub(1);
+        let state = self.state.get_mut();
+        *state -= u32::from(*state & HEAT > 0);
     }
+}
+
+/// A row that was taken out of a table to make room.
+pub(crate) struct Evicted {
+    pub(crate) row: Row,
+    pub(crate) hash: u32,
+    pub(crate) access: Access,
 }
 
 #[derive(Default)]
@@ -165,7 +208,7 @@ impl Table {
             self.len += 1;
             slot.hash = hash;
             slot.generation = 0;
-            *slot.heat.get_mut() = 0;
+            *slot.state.get_mut() = 0;
         }
         slot
     }
@@ -230,6 +273,18 @@ impl Table {
         }
     }
 
+    /// Some rows that lie behind each other, from a place on: at most so many slots are looked at.
+    pub(crate) fn some_from(
+        &self,
+        place: usize,
+        slots: usize,
+    ) -> impl Iterator<Item = (&Slot, &Row)> {
+        let slots = slots.min(self.slots.len());
+        let looked_at =
+            (0..slots).map(move |step| &self.slots[place.wrapping_add(step) & self.mask()]);
+        looked_at.filter_map(|slot| Some((slot, slot.row.as_ref()?)))
+    }
+
     /// The slot that the search for rows to evict has come to.
     fn at_hand(&self) -> usize {
         let row = (self.hand / IN_A_ROW).wrapping_mul(SPREAD);
@@ -242,8 +297,8 @@ impl Table {
         &mut self,
         most_slots: usize,
         may_go: impl Fn(&Slot) -> bool,
-    ) -> Option<Row> {
-        let rounds = usize::from(HOTTEST) * PASSED_PER_COOLED + 1;
+    ) -> Option<Evicted> {
+        let rounds = HOTTEST as usize * PASSED_PER_COOLED + 1;
         let most_slots = most_slots.min(self.slots.len() * rounds);
         for _ in 0..most_slots {
             let at = self.at_hand();
@@ -251,7 +306,9 @@ impl Table {
             if slot.row.is_some() && may_go(slot) {
                 if slot.is_cold() {
                     // The hand stays: the gap may have been closed with a row that it has not seen.
-                    return self.take(at);
+                    let (hash, access) = (slot.hash, slot.access());
+                    let row = self.take(at)?;
+                    return Some(Evicted { row, hash, access });
                 }
                 self.passed += 1;
                 if self.passed.is_multiple_of(PASSED_PER_COOLED) {
@@ -327,8 +384,8 @@ mod tests {
                     Step::Evict => {
                         let evicted = table.evict(usize::MAX, |_| true);
                         prop_assert_eq!(evicted.is_some(), !map.is_empty());
-                        if let Some(row) = evicted {
-                            prop_assert!(map.remove(&row.key()[0]).is_some());
+                        if let Some(evicted) = evicted {
+                            prop_assert!(map.remove(&evicted.row.key()[0]).is_some());
                         }
                     }
                 }
@@ -413,7 +470,8 @@ mod tests {
         for _ in 0..45 {
             let row = table
                 .evict(usize::MAX, |slot| slot.generation == 0)
-                .unwrap();
+                .unwrap()
+                .row;
             assert!(row.key()[0] >= 10 && row.key()[0] % 2 == 0);
         }
     }

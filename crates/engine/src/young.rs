@@ -23,13 +23,14 @@ use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::access::{Access, Faded, Now};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
 use crate::generation::{Generation, Run, WalkedRange, collection_of};
 use crate::row::{Kind, Row, hash};
 use crate::rows::Direction;
-use crate::table::{Slot, Table};
+use crate::table::{Evicted, Slot, Table};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 pub(crate) const ROW_OVERHEAD: usize = 80;
@@ -50,6 +51,10 @@ const EVICTION_EFFORT: usize = 256;
 const EVICTED_AT_ONCE: usize = 16;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
+/// What is known of the last use of rows that are in memory no more takes so small a part of what hot rows do.
+const FADED_SHARE: usize = 16;
+/// How much of the values that are sampled is shown: enough to tell when a key expires.
+const SAMPLED_VALUE: usize = 16;
 /// How long a drain should take at most: the larger a generation, the more changes of the same row it takes in.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 /// The same while commits have to wait for it.
@@ -73,6 +78,15 @@ pub(crate) enum Walker {
     Background,
     /// The same, when that is of no use.
     BackgroundAnyway,
+}
+
+/// What somebody asks for a row for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// It is used, which is noted.
+    Use,
+    /// Somebody looks on.
+    Look,
 }
 
 /// The young rows of a walk.
@@ -100,6 +114,26 @@ struct State {
     commits: u64,
     /// How many times rows were forgotten because others were put in their place below.
     replaced: u32,
+    /// What is known of the last use of keys whose rows are in memory no more.
+    faded: Faded,
+}
+
+/// How rows are changed.
+#[derive(Clone, Copy)]
+struct Writing {
+    now: Now,
+    /// Somebody uses what he changes; nobody does whose work is in the background.
+    is_use: bool,
+}
+
+impl Writing {
+    /// Whoever changes a row has read it before, which was counted.
+    #[cold]
+    fn note_beside(self, slot: &Slot, was_there: bool, faded: impl FnOnce() -> Option<Access>) {
+        if !was_there {
+            slot.set_access(faded().unwrap_or_else(|| Access::of_new(self.now)));
+        }
+    }
 }
 
 /// What a walk that keeps what it finds must find unchanged.
@@ -164,10 +198,17 @@ impl State {
     }
 
     /// Puts a row that was committed; it is young now.
-    fn put_young(&mut self, hash: u32, row: Row, limit: usize) {
+    fn put_young(&mut self, hash: u32, row: Row, limit: usize, writing: Writing) {
         let shard = shard_of(hash);
         self.bytes[shard] += ROW_OVERHEAD + row.size();
         let (slot, before) = self.rows[shard].put(hash, row.clone());
+        if writing.is_use && !writing.now.counts_uses() {
+            slot.set_access(writing.now.second());
+        } else {
+            let was_there = before.as_ref().is_some_and(|row| row.value().is_some());
+            let faded = || self.faded.get(hash);
+            writing.note_beside(slot, was_there, faded);
+        }
         if slot.generation == self.number {
             self.active.replace(slot.place, row);
         } else {
@@ -183,6 +224,10 @@ impl State {
         self.bytes[shard] += ROW_OVERHEAD + row.size();
         let (slot, before) = self.rows[shard].put(hash, row);
         slot.generation = 0;
+        if before.is_none() {
+            let access = self.faded.get(hash);
+            slot.set_access(access.unwrap_or_else(Access::unknown));
+        }
         self.make_room(shard, before, limit);
     }
 
@@ -208,7 +253,11 @@ impl State {
             let Some(evicted) = self.rows[shard].evict(EVICTION_EFFORT, may_go) else {
                 return false;
             };
-            self.bytes[shard] -= ROW_OVERHEAD + evicted.size();
+            let Evicted { row, hash, access } = evicted;
+            self.bytes[shard] -= ROW_OVERHEAD + row.size();
+            if row.family() == Family::Metadata {
+                self.faded.note(hash, access);
+            }
         }
         true
     }
@@ -223,6 +272,22 @@ impl State {
             slot.row.clone()
         });
         known.ok_or(self.since())
+    }
+
+    /// A key was used whose row was fetched from below.
+    fn note_use(&self, hash: u32, key: &[u8]) {
+        match self.table(hash).get(hash, Family::Metadata, key) {
+            Some(slot) => slot.touch(),
+            None => {
+                let now = Now::read();
+                let before = self.faded.get(hash).unwrap_or_else(Access::unknown);
+                let access = match now.counts_uses() {
+                    true => before.count(now),
+                    false => now.second(),
+                };
+                self.faded.note(hash, access);
+            }
+        }
     }
 
     /// Forgets a row unless it has changed after this generation.
@@ -312,6 +377,7 @@ impl Young {
                 drained: 0,
                 commits: 0,
                 replaced: 0,
+                faded: Faded::new(hot_bytes / FADED_SHARE),
             }),
             shard_limit: hot_bytes / SHARDS,
             full: AtomicUsize::new(most),
@@ -322,14 +388,18 @@ impl Young {
         }
     }
 
-    pub(crate) fn get(&self, family: Family, key: &[u8]) -> Known {
+    #[inline]
+    pub(crate) fn get(&self, family: Family, key: &[u8], reading: Reading) -> Known {
         let hash = hash(family, key);
         let state = self.state.read();
         let slot = state.table(hash).get(hash, family, key);
         if let Some(slot) = slot
             && let Some(row) = &slot.row
         {
-            slot.warm();
+            match reading {
+                Reading::Use => slot.touch(),
+                Reading::Look => slot.warm(),
+            }
             return Known::Row(row.clone());
         }
         Known::Below(Fetch {
@@ -352,16 +422,60 @@ impl Young {
         size <= LARGEST.min(self.shard_limit / 16)
     }
 
-    /// Keeps what a reader found below, unless it may have changed since.
-    pub(crate) fn keep(&self, fetch: Fetch, family: Family, key: &[u8], value: Option<&[u8]>) {
-        if !self.is_worth_keeping(key.len() + value.map_or(0, <[u8]>::len)) {
-            return;
+    /// Keeps what a reader found below, unless it may have changed since, and that it was asked for.
+    pub(crate) fn keep(
+        &self,
+        fetch: Fetch,
+        family: Family,
+        key: &[u8],
+        value: Option<&[u8]>,
+        reading: Reading,
+    ) {
+        if self.is_worth_keeping(key.len() + value.map_or(0, <[u8]>::len)) {
+            let row = Row::new(family, key, value);
+            let mut state = self.state.write();
+            if state.commits == fetch.commits {
+                state.put_hot(fetch.hash, row, self.shard_limit);
+            }
         }
-        let row = Row::new(family, key, value);
-        let mut state = self.state.write();
-        if state.commits == fetch.commits {
-            state.put_hot(fetch.hash, row, self.shard_limit);
+        if reading == Reading::Use && family == Family::Metadata {
+            self.state.read().note_use(fetch.hash, key);
         }
+    }
+
+    /// What is known of the last use of a key, by its metadata row; none if it is known that there is no such key.
+    pub(crate) fn access(&self, key: &[u8]) -> Option<Access> {
+        let hash = hash(Family::Metadata, key);
+        let state = self.state.read();
+        match state.table(hash).get(hash, Family::Metadata, key) {
+            Some(slot) => {
+                let is_there = slot.row.as_ref().is_some_and(|row| row.value().is_some());
+                is_there.then(|| slot.access())
+            }
+            None => Some(state.faded.get(hash).unwrap_or_else(Access::unknown)),
+        }
+    }
+
+    pub(crate) fn set_access(&self, key: &[u8], access: Access) {
+        let hash = hash(Family::Metadata, key);
+        let state = self.state.read();
+        match state.table(hash).get(hash, Family::Metadata, key) {
+            Some(slot) => slot.set_access(access),
+            None => state.faded.note(hash, access),
+        }
+    }
+
+    /// Keys of metadata rows that are in memory, some of them by chance, with what their values begin with: at most so many
+    /// slots are looked at.
+    pub(crate) fn sample(&self, slots: usize) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+        let place = fastrand::usize(..);
+        let state = self.state.read();
+        let table = &state.rows[place % SHARDS];
+        let rows = table.some_from(place / SHARDS, slots).map(|(_, row)| row);
+        let keys = rows.filter(|row| row.kind() == Kind::One(Family::Metadata));
+        let beginning = |value: &[u8]| value[..value.len().min(SAMPLED_VALUE)].into();
+        keys.filter_map(|row| Some((row.key().into(), beginning(row.value()?))))
+            .collect()
     }
 
     /// Makes commits visible, all of them at once, and with them what they say about themselves. `index` is theirs in the
@@ -377,14 +491,18 @@ impl Young {
         let mut state = self.state.write();
         let state = &mut *state;
         let had_young = state.has_young();
+        let now = Now::read();
         for batch in batches {
+            let is_use = batch.is_use();
+            let writing = Writing { now, is_use };
             state.expect(batch.hashes());
             for (hash, row) in batch.into_rows() {
-                state.put_young(hash, row, self.shard_limit);
+                state.put_young(hash, row, self.shard_limit, writing);
             }
         }
+        let writing = Writing { now, is_use: true };
         for (hash, row) in facts {
-            state.put_young(hash, row, self.shard_limit);
+            state.put_young(hash, row, self.shard_limit, writing);
         }
         state.active.applied = index;
         state.commits += 1;
@@ -805,10 +923,11 @@ mod tests {
         batch.put(Family::Data, &element(2).encode(), b"new");
         apply(&young, batch, 2);
         drain(&young, &oldest);
-        let known = |version| match young.get(Family::Data, &element(version).encode()) {
-            Known::Row(row) => row.value().map(<[u8]>::to_vec),
-            Known::Below(_) => None,
-        };
+        let known =
+            |version| match young.get(Family::Data, &element(version).encode(), Reading::Use) {
+                Known::Row(row) => row.value().map(<[u8]>::to_vec),
+                Known::Below(_) => None,
+            };
         assert_eq!(known(1), None);
         assert_eq!(known(2).as_deref(), Some(&b"new"[..]));
         let kept: usize = young.state.read().rows.iter().map(Table::len).sum();
@@ -820,10 +939,10 @@ mod tests {
     fn young_rows_take_no_room_from_hot_ones() {
         let young = Young::new(4 << 20, 1 << 20);
         let keys = || (0..2000_u64).map(|number| [&b"hot"[..], &number.to_be_bytes()].concat());
-        let is_kept = |key: &[u8]| match young.get(Family::Data, key) {
+        let is_kept = |key: &[u8]| match young.get(Family::Data, key, Reading::Use) {
             Known::Row(_) => true,
             Known::Below(fetch) => {
-                young.keep(fetch, Family::Data, key, Some(&[0; 100]));
+                young.keep(fetch, Family::Data, key, Some(&[0; 100]), Reading::Use);
                 false
             }
         };

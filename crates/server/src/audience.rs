@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_store::{Effect, Observer, slot};
 
-use crate::propagation::{expiring_word, request};
+use crate::propagation::{evicting_word, expiring_word, request};
 use crate::pubsub::Published;
 use crate::replication::Told;
 use crate::route;
@@ -78,6 +78,14 @@ impl Observer for Audience {
                     }
                     server.blocked.expired((database, key));
                 }
+                Effect::Evicted { database, key } => {
+                    if is_followed {
+                        told.add(database, request(&[evicting_word(), &key]));
+                    }
+                    server.blocked.expired((database, key));
+                }
+                // The store has noted it.
+                Effect::Accessed { .. } => {}
                 Effect::FieldsGone {
                     database,
                     key,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use cairn_resp::{Protocol, Reply};
-use cairn_store::{Error, Held, Key, Result, Type, WriteTxn};
+use cairn_store::{Error, Held, Key, Reading, Result, Type, WriteTxn};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -418,6 +418,7 @@ impl Waiter {
                 client: self.client.id,
                 by_tls: self.client.is_encrypted,
                 by_master: false,
+                reading: Reading::Use,
                 from_replica: None,
             };
             if !call.take_latches(held) {

@@ -33,6 +33,8 @@ pub struct Client {
     pub database: AtomicU32,
     pub resp3: AtomicBool,
     pub no_evict: AtomicBool,
+    /// What it reads does not count as used.
+    pub no_touch: AtomicBool,
     pub input: Buffer,
     pub output: Buffer,
     pub outbox: Outbox,
@@ -224,6 +226,12 @@ impl Client {
         self.is_killed.load(Ordering::Relaxed)
     }
 
+    /// Whether what it reads does not count as used.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.no_touch.load(Ordering::Relaxed)
+    }
+
     /// Its state in Redis' letters.
     fn flags(&self) -> String {
         let flags = [
@@ -238,6 +246,7 @@ impl Client {
             ('B', self.tracking.is_by_prefix()),
             ('U', matches!(self.peer, Endpoint::Unix(_))),
             ('e', self.no_evict.load(Ordering::Relaxed)),
+            ('T', self.is_quiet()),
         ];
         let set: String = flags
             .iter()
@@ -362,6 +371,7 @@ impl Clients {
             database: AtomicU32::new(0),
             resp3: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
             input: Buffer::default(),
             output: Buffer::default(),
             outbox: Outbox::default(),

@@ -31,6 +31,7 @@ use crate::cluster::gate::{self, Patience};
 use crate::command::{self, Args, Command, Flag, Handler};
 use crate::guest::Guest;
 use crate::observe::Ran;
+use crate::room;
 use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
@@ -660,6 +661,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 admitted = self.admit(&args);
             }
         }
+        if let Ok(command) = admitted
+            && self.session.server.shortages.is_making_room()
+            && !self.session.is_master
+        {
+            self.wait_for_room(command).await?;
+            admitted = self.admit(&args);
+        }
         match admitted {
             // None of our commands has such a name.
             Err(_) if command::is_web_request(&args) => {
@@ -803,6 +811,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// Waits for keys to be evicted. What has gone the client is told before the reply.
+    #[cold]
+    async fn wait_for_room(&mut self, command: &'static Command) -> Result<(), Gone> {
+        self.flush().await?;
+        let (server, client) = (self.session.server.clone(), self.session.client.clone());
+        client.runs(command);
+        let _busy = client.work();
+        // There is no end to what may be queued, and what units do is up to them.
+        let is_unit = matches!(command.handler, Handler::Unit(_));
+        let needs_room = command.has(Flag::DenyOom) || is_unit || self.is_queued(command);
+        tokio::select! {
+            () = server.room.wait(&server, needs_room) => {}
+            gone = std::future::poll_fn(|context| self.poll_gone(context)) => return Err(gone),
+        }
+        if self.session.listens {
+            self.hear();
+        }
+        self.resumed = Moment::now();
+        Ok(())
+    }
+
     /// Counts the reply of the command that has just run if it is an error, and tells whether it is.
     fn count_error(&self) -> bool {
         match self.output.get(self.reply_start..) {
@@ -885,6 +914,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn check_shortages(&self, command: &Command) -> Result<(), Error> {
         let shortages = &self.session.server.shortages;
+        room::look_again(&self.session.server);
         if !command.has(Flag::Loading) {
             shortages.check_loading()?;
         }

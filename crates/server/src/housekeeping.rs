@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cairn_engine::Memory;
+use cairn_engine::{Memory, advance_access_clock};
 
 use crate::server::Server;
 use crate::shortage;
@@ -20,6 +20,7 @@ pub async fn run(server: Arc<Server>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for tick in (0..TICKS_PER_SECOND).cycle() {
         ticks.tick().await;
+        advance_access_clock();
         let stats = &server.stats;
         let totals = Totals {
             commands: stats.commands(),

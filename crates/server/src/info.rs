@@ -280,11 +280,11 @@ fn stats(server: &Server, report: &mut Report) -> Result<()> {
         "expired_time_cap_reached_count",
         "expire_cycle_cpu_milliseconds",
     ]);
-    report.zeros(&["evicted_keys", "evicted_clients"]);
-    report.zeros(&[
-        "total_eviction_exceeded_time",
-        "current_eviction_exceeded_time",
-    ]);
+    report.field("evicted_keys", server.room.evicted_keys(server));
+    report.field("evicted_clients", 0);
+    let (total, current) = server.room.exceeded();
+    report.field("total_eviction_exceeded_time", total.as_millis());
+    report.field("current_eviction_exceeded_time", current.as_millis());
     report.field("keyspace_hits", stats.keyspace_hits.get());
     report.field("keyspace_misses", stats.keyspace_misses.get());
     let subscribed = |kind| server.pubsub.count(kind);

@@ -26,6 +26,7 @@ use crate::descriptors::Shares;
 use crate::guest::{self, Visit};
 use crate::housekeeping;
 use crate::listening::{Arrival, Listening, Opened};
+use crate::room;
 use crate::script;
 use crate::server::Server;
 use crate::space;
@@ -75,6 +76,8 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     }
     let most_clients = &server.live.most_clients;
     most_clients.store(files.most_clients, Ordering::Relaxed);
+    let evictor =
+        room::start(&server).map_err(|error| format!("cannot start a thread: {error}"))?;
     let workers: Vec<WorkerThread> = (0..threads)
         .map(|number| WorkerThread::start(number, server.clone()))
         .collect::<Result<_, _>>()?;
@@ -95,6 +98,10 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
     }
     server.stop();
     server.upstream.join();
+    evictor.thread().unpark();
+    if evictor.join().is_err() {
+        tracing::error!("the thread that evicts panicked");
+    }
     for worker in workers {
         worker.join();
     }

@@ -65,6 +65,7 @@ pub fn run_long(
     };
     let mut txn = WriteTxn::new(server.store.clone(), region, Patience::Long);
     txn.begin(call.database);
+    txn.set_reading(call.reading);
     if call.by_master {
         txn.set_time(Time::BeforeExpiry);
     }
@@ -78,6 +79,7 @@ pub fn run_long(
         held.let_go();
         held = server.store.latches().acquire_blocking(request);
         txn.begin(call.database);
+        txn.set_reading(call.reading);
     }
     let step = match call.command.handler {
         Handler::Point(handler) => {

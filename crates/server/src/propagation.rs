@@ -17,10 +17,17 @@ use crate::command::{Args, Command, Handler};
 pub static EXPIRES_LAZILY: AtomicBool = AtomicBool::new(false);
 /// `lazyfree-lazy-user-del`.
 pub static DELETES_LAZILY: AtomicBool = AtomicBool::new(false);
+/// The same for keys that are evicted.
+pub static EVICTS_LAZILY: AtomicBool = AtomicBool::new(false);
 
 /// The word for a key that goes because its time has come.
 pub fn expiring_word() -> &'static [u8] {
     word_for_deletion(&EXPIRES_LAZILY)
+}
+
+/// The same for keys that are evicted.
+pub fn evicting_word() -> &'static [u8] {
+    word_for_deletion(&EVICTS_LAZILY)
 }
 
 /// The same because somebody wants it to.

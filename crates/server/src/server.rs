@@ -20,6 +20,7 @@ use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::replication::Replication;
+use crate::room::Room;
 use crate::route::Directory;
 use crate::script::Scripts;
 use crate::shortage::Shortages;
@@ -43,6 +44,7 @@ pub struct Server {
     pub clients: Arc<Clients>,
     pub pause: Pause,
     pub shortages: Shortages,
+    pub room: Room,
     /// How many want to know which keys commands change: see the three that follow.
     pub interest: Arc<Interest>,
     pub watches: Arc<Watches>,
@@ -99,6 +101,7 @@ impl Server {
             clients: Arc::default(),
             pause: Pause::default(),
             shortages: Shortages::default(),
+            room: Room::default(),
             watches: Arc::new(Watches::new(interest.clone())),
             blocked: Arc::new(Blocked::new(interest.clone(), depending)),
             tracking: Arc::new(tracking),

@@ -262,5 +262,6 @@ impl Session {
         self.subscriptions = None;
         self.tracker = None;
         self.reads_replicas = false;
+        self.client.no_touch.store(false, Ordering::Relaxed);
     }
 }

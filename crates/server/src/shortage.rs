@@ -4,9 +4,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use cairn_engine::Memory;
 use cairn_store::{Error, Result};
 
+use crate::room;
 use crate::server::Server;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ use crate::server::Server;
 pub enum Shortage {
     /// See `space`.
     Disk = 1,
-    /// More is used than `maxmemory`, and nothing may be evicted.
+    /// More is used than `maxmemory`, and nothing can be evicted.
     Memory = 1 << 1,
     /// There are not `min-replicas-to-write` of them.
     Replicas = 1 << 2,
@@ -24,6 +24,8 @@ pub enum Shortage {
     News = 1 << 4,
     /// What it has is on its way, and a part of it is here.
     Whole = 1 << 5,
+    /// More is used than `maxmemory`, and keys are being evicted: see `room`.
+    Room = 1 << 6,
 }
 
 #[derive(Default)]
@@ -47,9 +49,15 @@ impl Shortages {
         self.0.load(Ordering::Relaxed) & shortage as u8 != 0
     }
 
+    /// Whether keys are being evicted, which commands wait for.
+    #[inline]
+    pub fn is_making_room(&self) -> bool {
+        self.has(Shortage::Room)
+    }
+
     /// For what needs memory, be it only to be queued.
     pub fn check_memory(&self) -> Result<()> {
-        match self.has(Shortage::Memory) {
+        match self.has(Shortage::Memory) && !self.is_making_room() {
             true => Err(Error::fixed(
                 "OOM command not allowed when used memory > 'maxmemory'.",
             )),
@@ -112,7 +120,7 @@ impl Shortages {
 /// Looks whether the server is short of what the configuration asks for: now and then, and when that has changed.
 pub fn look(server: &Server) {
     let shortages = &server.shortages;
-    shortages.note(Shortage::Memory, lacks_memory(server));
+    room::look(server);
     shortages.note(Shortage::Replicas, lacks_replicas(server));
     let is_no = |parameter| server.config.text(parameter) == "no";
     let upstream = &server.upstream;
@@ -125,17 +133,6 @@ pub fn look(server: &Server) {
 
 fn number(server: &Server, parameter: &'static str) -> u64 {
     server.config.text(parameter).parse().unwrap_or(0)
-}
-
-fn lacks_memory(server: &Server) -> bool {
-    let limit = number(server, "maxmemory");
-    // Any other policy asks for room to be made, and no memory would be free if keys were deleted: they are on disk.
-    if limit == 0 || server.config.text("maxmemory-policy") != "noeviction" {
-        return false;
-    }
-    // As much of the data is in memory as there is room for, by `--memory`: that is no reason to refuse more of it.
-    let cached = server.store.engine().cached_bytes();
-    Memory::now().allocated.saturating_sub(cached) > limit
 }
 
 /// How many have to follow, and within how many seconds they have to have been heard of.
@@ -183,6 +180,10 @@ mod tests {
         shortages.note(Shortage::Memory, true);
         let memory = "OOM command not allowed when used memory > 'maxmemory'.";
         assert_eq!(told(shortages.check_room()), Some(memory.into()));
+        // While keys are being evicted nothing is refused.
+        shortages.note(Shortage::Room, true);
+        assert_eq!(told(shortages.check_memory()), None);
+        shortages.note(Shortage::Room, false);
         shortages.note(Shortage::Memory, false);
         shortages.note(Shortage::Disk, false);
         assert!(!shortages.are_any());

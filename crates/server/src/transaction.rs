@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cairn_resp::{Protocol, Reply, Writer};
-use cairn_store::{Error, Mode, Request, Result};
+use cairn_store::{Error, Mode, Reading, Request, Result};
 
 use crate::acl::{Context, Denial, User};
 use crate::client::Client;
@@ -173,6 +173,7 @@ impl Exec {
                     client: session.client.id,
                     by_tls: session.client.is_encrypted,
                     by_master: session.is_master,
+                    reading: Reading::Use,
                     from_replica: None,
                 };
                 request.join(call.request());

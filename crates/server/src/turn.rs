@@ -23,8 +23,8 @@ use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Region, Request, Result, Still, Store,
-    Time, WriteTxn,
+    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Reading, Region, Request, Result, Still,
+    Store, Time, WriteTxn,
 };
 use tokio::sync::Notify;
 
@@ -198,6 +198,8 @@ pub struct Call<'a> {
     pub by_tls: bool,
     /// It comes from the server that this one follows.
     pub by_master: bool,
+    /// Whether what it reads counts as used.
+    pub reading: Reading,
     /// It reads, and this replica will do, which another node leads and which has caught up.
     pub from_replica: Option<CaughtUp>,
 }
@@ -350,6 +352,7 @@ impl Worker {
         };
         let before = out.len();
         turn.txn.mark(call.database);
+        turn.txn.set_reading(call.reading);
         let attempt = AssertUnwindSafe(|| self.attempt(turn, call, time, out));
         let Ok(step) = catch_unwind(attempt) else {
             let name = call.command.name;

@@ -121,6 +121,7 @@ impl<'a> Scope<'a> {
             client: self.session.client.id,
             by_tls: self.session.client.is_encrypted,
             by_master: self.session.is_master,
+            reading: command.reading(self.session.client.is_quiet()),
             from_replica: None,
         };
         if command.is_irrevocable() {
@@ -174,6 +175,7 @@ impl<'a> Scope<'a> {
             track(tracker);
         }
         self.txn.mark_in_unit(call.database);
+        self.txn.set_reading(call.reading);
         if let Some(find) = command.finds_keys {
             match self.txn.unasked(|txn| find(txn, args)) {
                 Ok(more) if self.held.try_extend(&more) => {}

@@ -94,12 +94,13 @@ impl Background {
         let stop = Arc::new(Stop::default());
         let mut threads = Vec::new();
         // The expirer must keep up with what is due, and rests by itself.
-        let jobs: [(&str, Rank, Job); 5] = [
+        let jobs: [(&str, Rank, Job); 6] = [
             ("expirer", Rank::AsOthers, expire(pace)),
             ("reclaimer", Rank::GivesWay, reclaim(pace)),
             ("legacy", Rank::GivesWay, move_legacy()),
             ("counter", Rank::GivesWay, count()),
             ("ranks", Rank::GivesWay, keep_ranks()),
+            ("measurer", Rank::GivesWay, measure()),
         ];
         for (name, rank, job) in jobs {
             let (store, stop) = (store.clone(), stop.clone());
@@ -255,6 +256,24 @@ fn keep_ranks() -> Job {
         } else {
             RANKS_INTERVAL
         }))
+    })
+}
+
+/// How often it is looked whether how much data there is has to be counted, and how many times as long as a count took nothing
+/// is counted afterwards.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
+const RESTS_PER_COUNT: u32 = 9;
+
+fn measure() -> Job {
+    Box::new(|store| {
+        let started = Instant::now();
+        match store.count_doubtful_data() {
+            // It was told to give up.
+            Err(Error::Engine(EngineError::Closing)) => return Ok(Next::Retire),
+            result => result?,
+        }
+        let rest = started.elapsed() * RESTS_PER_COUNT;
+        Ok(Next::Rest(rest.max(MEASURE_INTERVAL)))
     })
 }
 

@@ -55,9 +55,22 @@ impl Store {
         after.staged.into_iter().for_each(StagingRow::release);
         self.reclaimer().ledger().note(after.remains, self.engine());
         if !after.effects.is_empty() {
+            self.note_accesses(&after.effects);
             self.listeners().show(after.effects);
         }
         Ok(())
+    }
+
+    fn note_accesses(&self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Accessed {
+                metadata_key,
+                access,
+            } = effect
+            {
+                self.engine().set_access(metadata_key, *access);
+            }
+        }
     }
 
     /// What was derived from rows may not be true any more.

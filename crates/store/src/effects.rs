@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use cairn_engine::Access;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Something happened to a key.
@@ -41,6 +43,13 @@ pub enum Effect {
     LeadEnded,
     /// A key has expired that somebody may wait for, or that followers still have.
     Expired { database: u32, key: Box<[u8]> },
+    /// A key was deleted to make room.
+    Evicted { database: u32, key: Box<[u8]> },
+    /// What is known of the last use of a key is this, whatever its change was. Nobody is shown it.
+    Accessed {
+        metadata_key: Vec<u8>,
+        access: Access,
+    },
     /// Fields of a hash have expired that followers still have.
     FieldsGone {
         database: u32,

@@ -333,7 +333,7 @@ fn tell(txn: &mut WriteTxn, key: &Key) {
 }
 
 /// The same of those who keep copies of it.
-fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
+pub(crate) fn tell_outdated(txn: &mut WriteTxn, key: &Key) {
     if txn.store().listeners().are_kept() {
         let (key, by) = (key.name().into(), None);
         txn.add_effect(Effect::Outdated { key, by });

@@ -17,6 +17,7 @@ use crate::count::Counts;
 use crate::databases::{self, Databases};
 use crate::effects::Listeners;
 use crate::error::{Error, Result};
+use crate::evictor::Evictor;
 use crate::excerpts::Excerpts;
 use crate::expirer::Expirer;
 use crate::keyspace::Cursors;
@@ -65,6 +66,7 @@ pub struct Store {
     ranks: Ranks,
     counts: Counts,
     expirer: Expirer,
+    evictor: Evictor,
     reclaimer: Reclaimer,
     max_value_len: Arc<AtomicUsize>,
     memory: usize,
@@ -156,6 +158,7 @@ impl Store {
             ranks: Ranks::new(options.ranks, options.engine.memory),
             counts: Counts::default(),
             expirer: Expirer::default(),
+            evictor: Evictor::default(),
             reclaimer: Reclaimer::default(),
             max_value_len: Arc::new(AtomicUsize::new(MAX_VALUE_LEN)),
             memory: options.engine.memory,
@@ -244,6 +247,10 @@ impl Store {
 
     pub fn expirer(&self) -> &Expirer {
         &self.expirer
+    }
+
+    pub fn evictor(&self) -> &Evictor {
+        &self.evictor
     }
 
     pub fn reclaimer(&self) -> &Reclaimer {

@@ -18,7 +18,9 @@ use cairn_encoding::metadata::{Body, CollectionKind, Metadata, Type, ends_ms, ha
 use cairn_encoding::row::{self, RowKey};
 use cairn_encoding::slot::slot;
 use cairn_encoding::stream;
-use cairn_engine::{Batch, Commit, Direction, EngineError, Family, Moment, Rows, Value};
+use cairn_engine::{
+    Access, Batch, Commit, Direction, EngineError, Family, Moment, Reading, Rows, Value,
+};
 
 use crate::effects::{Effect, EventClass};
 use crate::error::{Error, Result};
@@ -348,6 +350,8 @@ pub struct ReadTxn {
     work_left: Cell<Option<u32>>,
     /// What it reads is not kept in memory.
     is_quiet: bool,
+    /// What the current command reads keys for.
+    reading: Reading,
     lookups: Cell<Lookups>,
     /// The keys among them that were not there, if somebody wants to know.
     missed: RefCell<Vec<Box<[u8]>>>,
@@ -370,6 +374,7 @@ impl ReadTxn {
             moved: None,
             work_left: Cell::new(patience.work()),
             is_quiet: patience == Patience::Background,
+            reading: Reading::Use,
             lookups: Cell::default(),
             missed: RefCell::default(),
         }
@@ -387,6 +392,7 @@ impl ReadTxn {
         let (store, region) = (self.store.clone(), region.clone());
         let mut other = ReadTxn::new(store, region, None, Patience::Long);
         (other.database, other.now_ms) = (self.database, self.now_ms);
+        other.reading = self.reading;
         other.work_left.set(self.work_left.get());
         let result = read(&other);
         self.work_left.set(other.work_left.get());
@@ -460,6 +466,12 @@ impl ReadTxn {
             BEFORE_EXPIRY => self.store.clock().now_ms(),
             now_ms => now_ms,
         }
+    }
+
+    /// What is known of the last use of a key. One that this transaction makes is used now.
+    pub fn access(&self, key: &Key) -> Access {
+        let known = self.store.engine().access(key.metadata());
+        known.unwrap_or_else(Access::now)
     }
 
     /// The number of the selected database.
@@ -547,7 +559,7 @@ impl ReadTxn {
         let stored = if self.is_quiet {
             engine.get_quietly(family, key)
         } else {
-            engine.get(family, key)
+            engine.read(family, key, self.reading)
         };
         Ok(stored?.map(Row::Stored))
     }
@@ -892,8 +904,15 @@ impl WriteTxn {
         command.remains = self.remains.mark();
         self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
+        self.read.reading = Reading::Use;
         self.read.lookups.set(Lookups::default());
         self.read.missed.get_mut().clear();
+    }
+
+    /// What the command that was just started reads keys for.
+    #[inline]
+    pub fn set_reading(&mut self, reading: Reading) {
+        self.read.reading = reading;
     }
 
     /// To be called when the latches are held: a key that others have seen expire by then must not be seen
@@ -1179,7 +1198,11 @@ impl WriteTxn {
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
         (self.has_taken, self.takes) = (false, false);
         self.counted.clear();
-        (std::mem::take(&mut self.read.batch), self.read.moved.take())
+        let mut batch = std::mem::take(&mut self.read.batch);
+        if self.read.is_quiet {
+            batch.be_no_use();
+        }
+        (batch, self.read.moved.take())
     }
 
     /// To be told when the commit has succeeded; they clear away after themselves if it does not.

@@ -169,6 +169,7 @@ impl Regions {
     /// Rows in memory are of the time before.
     fn forget(&self, region: u64, all: &[Slots]) {
         let region = region.to_be_bytes();
+        self.engine.measure().doubt();
         self.engine.young().forget(|row: &Row| match row.family() {
             Family::Meta => row.key().get(1..9) == Some(&region),
             family => slot_of(family, row.key())

@@ -120,7 +120,7 @@ const SUBCOMMANDS: &[Command] = &[
             GROUP,
             "7.2.0",
             "O(1)",
-            "Says that reading a key does not count as using it, which it never does here.",
+            "Says that what the connection reads does not count as used.",
         ),
     command("pause", -3, Handler::Session(pause))
         .flags(ADMINS)
@@ -380,8 +380,9 @@ fn no_evict(session: &mut Session, args: &Args) -> Result<Reply> {
     Ok(Reply::Ok)
 }
 
-fn no_touch(_: &mut Session, args: &Args) -> Result<Reply> {
-    on_or_off(args[2])?;
+fn no_touch(session: &mut Session, args: &Args) -> Result<Reply> {
+    let is_quiet = on_or_off(args[2])?;
+    session.client.no_touch.store(is_quiet, Ordering::Relaxed);
     Ok(Reply::Ok)
 }
 

@@ -108,6 +108,7 @@ fn resetstat(session: &mut Session, _: &Args) -> Result<Reply> {
     let expired = (expirer.expired_keys(), expirer.expired_fields());
     server.stats.reset(expired, Memory::now().allocated);
     server.acl.reset_counters();
+    server.room.reset_figures(server);
     Ok(Reply::Ok)
 }
 

@@ -72,6 +72,7 @@ const SUBCOMMANDS: &[Command] = &[
         .usage("<message>")
         .about(GROUP, "1.0.0", "O(1)", "Writes a message to the log."),
     command("object", 3, Handler::Read(object))
+        .looks_on()
         .flags(FLAGS)
         .keys(Keys(&[KeySpec::at(2, Access::PEEK)]))
         .usage("<key>")
@@ -110,6 +111,7 @@ const SUBCOMMANDS: &[Command] = &[
             "Writes everything out to the disk.",
         ),
     command("rows", -3, Handler::Read(rows))
+        .looks_on()
         .flags(FLAGS)
         .keys(Keys(&[KeySpec::at(2, Access::READ)]))
         .usage("<key> [LIMIT <count>] [HEX]")

@@ -125,6 +125,7 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
 
 const OBJECT_SUBCOMMANDS: &[Command] = &[
     command("encoding", 3, Handler::Read(encoding::object_encoding))
+        .looks_on()
         .keys(KEY_SECOND)
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
@@ -137,6 +138,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
             "Returns the structure that Redis would hold the value in.",
         ),
     command("freq", 3, Handler::Read(encoding::object_freq))
+        .looks_on()
         .keys(KEY_SECOND)
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
@@ -149,6 +151,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
             "Returns how often the key is used, if that is counted.",
         ),
     command("idletime", 3, Handler::Read(encoding::object_idletime))
+        .looks_on()
         .keys(KEY_SECOND)
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
@@ -161,6 +164,7 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
             "Returns the seconds since the key was last used.",
         ),
     command("refcount", 3, Handler::Read(encoding::object_refcount))
+        .looks_on()
         .keys(KEY_SECOND)
         .flags(&[Keyspace])
         .tips(ANY_OUTPUT)
@@ -206,6 +210,7 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
             "Returns what memory is used for, as figures.",
         ),
     command("usage", -3, Handler::Read(encoding::memory_usage))
+        .looks_on()
         .keys(KEY_SECOND)
         .usage("<key> [SAMPLES <count>]")
         .syntax("key SAMPLES/count:i?")

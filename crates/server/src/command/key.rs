@@ -51,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
             "Deletes keys; their space is given back later.",
         ),
     command("exists", -2, Handler::Read(exists))
+        .looks_on()
         .keys(Keys(&[all_keys(Access::PEEK)]))
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
@@ -62,6 +63,7 @@ pub const COMMANDS: &[Command] = &[
             "Counts how many of the keys exist.",
         ),
     command("touch", -2, Handler::Read(exists))
+        .always_uses()
         .keys(Keys(&[all_keys(Access::PEEK)]))
         .flags(&[Fast, Keyspace])
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
@@ -73,6 +75,7 @@ pub const COMMANDS: &[Command] = &[
             "Counts how many of the keys exist, as if each were used.",
         ),
     command("type", 2, Handler::Point(type_of))
+        .looks_on()
         .keys(PEEKS)
         .flags(&[Fast, Keyspace])
         .syntax("key")
@@ -211,6 +214,7 @@ pub const COMMANDS: &[Command] = &[
         .syntax("key")
         .about(GROUP, "2.2.0", "O(1)", "Lets a key stay for good."),
     command("ttl", 2, Handler::Point(expire::ttl))
+        .looks_on()
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .tips(&["nondeterministic_output"])
@@ -222,6 +226,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the seconds until a key expires.",
         ),
     command("pttl", 2, Handler::Point(expire::pttl))
+        .looks_on()
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .tips(&["nondeterministic_output"])
@@ -233,6 +238,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns the milliseconds until a key expires.",
         ),
     command("expiretime", 2, Handler::Point(expire::expiretime))
+        .looks_on()
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .syntax("key")
@@ -243,6 +249,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns when a key expires, in seconds.",
         ),
     command("pexpiretime", 2, Handler::Point(expire::pexpiretime))
+        .looks_on()
         .keys(Keys(&[KeySpec::at(1, Access::READ)]))
         .flags(&[Fast, Keyspace])
         .syntax("key")

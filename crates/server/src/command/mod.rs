@@ -50,7 +50,7 @@ mod zset;
 use std::sync::LazyLock;
 
 use cairn_resp::Reply;
-use cairn_store::{Error, Point, ReadTxn, Request, Result, WriteTxn};
+use cairn_store::{Error, Point, ReadTxn, Reading, Request, Result, WriteTxn};
 
 pub use absent::{complaint_in_cluster, is_absent};
 pub use args::{Args, OwnedArgs};
@@ -115,6 +115,8 @@ pub struct Command {
     pub walks_keys: bool,
     /// It writes, and looks keys up as commands do that read: these count as hits and misses.
     pub counts_lookups: bool,
+    /// What it does to the keys that it reads counts as a use of them, or does not.
+    uses: Uses,
     /// Finds the latches that the arguments do not tell of, under those that they do: SORT.
     pub finds_keys: Option<fn(&ReadTxn, &Args) -> Result<Request>>,
     /// The arguments after the name, for HELP.
@@ -136,6 +138,15 @@ pub enum Channels {
     First,
     Rest,
     RestArePatterns,
+}
+
+/// Whether a command uses the keys that it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Uses {
+    /// Unless its client has said that it does not.
+    Keys,
+    Always,
+    Nothing,
 }
 
 /// What COMMAND DOCS tells.
@@ -166,6 +177,7 @@ const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
         needs_databases: false,
         walks_keys: false,
         counts_lookups: false,
+        uses: Uses::Keys,
         finds_keys: None,
         usage: "",
         syntax: "",
@@ -238,6 +250,18 @@ impl Command {
 
     const fn counts_lookups(mut self) -> Self {
         self.counts_lookups = true;
+        self
+    }
+
+    /// It asks about keys, and uses none: OBJECT IDLETIME is as before.
+    const fn looks_on(mut self) -> Self {
+        self.uses = Uses::Nothing;
+        self
+    }
+
+    /// It uses keys, whatever its client has said about that.
+    const fn always_uses(mut self) -> Self {
+        self.uses = Uses::Always;
         self
     }
 
@@ -377,6 +401,16 @@ impl Command {
     /// Whether it writes, or is seen by others, whatever its arguments are.
     pub fn writes_besides_scripts(&self) -> bool {
         self.is_write() || self.has(Flag::MayReplicate) && !self.has(Flag::Scripting)
+    }
+
+    /// What a client reads keys for that calls it; one that is quiet does not use what it reads.
+    #[inline]
+    pub fn reading(&self, is_quiet: bool) -> Reading {
+        match self.uses {
+            Uses::Keys if !is_quiet => Reading::Use,
+            Uses::Always => Reading::Use,
+            _ => Reading::Look,
+        }
     }
 
     /// Whether it is not queued after MULTI.

@@ -168,7 +168,7 @@ mod tests {
         assert!(error.contains("--port"), "{error}");
         assert!(error.contains("must be between 0 and 65535"), "{error}");
         assert!(parse(&["--sync", "sometimes"]).is_err());
-        assert!(parse(&["--maxmemory", "1"]).is_err());
+        assert!(parse(&["--maxmemory-samples", "1"]).is_err());
         let error = parse(&["--config", "/nowhere"])
             .unwrap()
             .load()

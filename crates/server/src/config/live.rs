@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use cairn_resp::number;
-use cairn_store::Listeners;
+use cairn_store::{Listeners, Policy};
+use parking_lot::Mutex;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::encodings::ENCODINGS;
@@ -50,6 +51,17 @@ pub struct Live {
     busy_threshold_ms: AtomicU64,
     /// The most keys that are remembered for clients that keep copies; zero is no limit.
     pub tracked_keys: AtomicUsize,
+    pub eviction: Eviction,
+}
+
+/// How room is made: see `room`.
+pub struct Eviction {
+    /// Zero is no limit.
+    pub max_memory: AtomicU64,
+    /// None if nothing may go.
+    pub policy: Mutex<Option<Policy>>,
+    /// How many keys are looked at for each that goes.
+    pub samples: AtomicUsize,
 }
 
 impl Live {
@@ -73,6 +85,11 @@ impl Live {
             output_limits: OutputLimits::default(),
             busy_threshold_ms: AtomicU64::new(5000),
             tracked_keys: AtomicUsize::new(1_000_000),
+            eviction: Eviction {
+                max_memory: AtomicU64::new(0),
+                policy: Mutex::new(None),
+                samples: AtomicUsize::new(5),
+            },
         }
     }
 }
@@ -253,10 +270,38 @@ pub fn set_sparse_hyperloglog(_: &Live, value: &[u8]) {
         .store(unsigned(value), Ordering::Relaxed);
 }
 
-pub fn set_eviction_policy(_: &Live, value: &[u8]) {
-    ENCODINGS
-        .counts_uses
-        .store(value.ends_with(b"-lfu"), Ordering::Relaxed);
+pub fn set_eviction_policy(live: &Live, value: &[u8]) {
+    let counts_uses = value.ends_with(b"-lfu");
+    ENCODINGS.counts_uses.store(counts_uses, Ordering::Relaxed);
+    cairn_engine::count_uses(counts_uses);
+    let name = std::str::from_utf8(value).unwrap_or_default();
+    *live.eviction.policy.lock() = Policy::named(name);
+}
+
+pub fn set_max_memory(live: &Live, value: &[u8]) {
+    // Larger than any number of the protocol, it is as good as none.
+    let bytes = std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let bytes = bytes.unwrap_or(u64::MAX);
+    live.eviction.max_memory.store(bytes, Ordering::Relaxed);
+}
+
+pub fn set_eviction_samples(live: &Live, value: &[u8]) {
+    let samples = unsigned(value) as usize;
+    live.eviction.samples.store(samples, Ordering::Relaxed);
+}
+
+pub fn set_use_growth(_: &Live, value: &[u8]) {
+    cairn_engine::set_count_growth(unsigned(value) as u32);
+}
+
+pub fn set_use_decay(_: &Live, value: &[u8]) {
+    cairn_engine::set_count_decay(unsigned(value) as u32);
+}
+
+pub fn set_lazy_eviction(_: &Live, value: &[u8]) {
+    propagation::EVICTS_LAZILY.store(value == b"yes", Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -215,8 +215,15 @@ pub static PARAMETERS: &[Parameter] = &[
         .applies(live::set_zset_value),
     size("hll-sparse-max-bytes", 0, BYTES, "3000").applies(live::set_sparse_hyperloglog),
     number("list-max-listpack-size", -(1 << 31), INT, "-2").alias("list-max-ziplist-size"),
-    // These three are read by `shortage`.
-    size("maxmemory", 0, u64::MAX, "0"),
+    // What room there is, and how it is made: see `room`.
+    size("maxmemory", 0, u64::MAX, "0")
+        .applies(live::set_max_memory)
+        .flag("The most that the data and the buffers of clients may take, e.g. 4gb; 0 is no limit"),
+    number("maxmemory-samples", 1, INT, "5").applies(live::set_eviction_samples),
+    number("lfu-decay-time", 0, INT, "1").applies(live::set_use_decay),
+    number("lfu-log-factor", 0, INT, "10").applies(live::set_use_growth),
+    yes_no("lazyfree-lazy-eviction", "no").applies(live::set_lazy_eviction),
+    // These two are read by `shortage`.
     number("min-replicas-to-write", 0, INT, "0").alias("min-slaves-to-write"),
     number("min-replicas-max-lag", 0, INT, "10").alias("min-slaves-max-lag"),
     one_of(
@@ -233,7 +240,8 @@ pub static PARAMETERS: &[Parameter] = &[
         ],
         "noeviction",
     )
-    .applies(live::set_eviction_policy),
+    .applies(live::set_eviction_policy)
+    .flag("Which keys are evicted above maxmemory, e.g. allkeys-lru; noeviction refuses writes instead"),
     special(
         "latency-tracking-info-percentiles",
         read::percentiles,
@@ -314,7 +322,6 @@ pub static PARAMETERS: &[Parameter] = &[
     yes_no("dynamic-hz", "yes"),
     yes_no("io-threads-do-reads", "no").immutable(),
     yes_no("jemalloc-bg-thread", "yes"),
-    yes_no("lazyfree-lazy-eviction", "no"),
     yes_no("lazyfree-lazy-expire", "no").applies(live::set_lazy_expiry),
     yes_no("lazyfree-lazy-server-del", "no"),
     yes_no("lazyfree-lazy-user-del", "no").applies(live::set_lazy_deletion),
@@ -347,11 +354,8 @@ pub static PARAMETERS: &[Parameter] = &[
     number("cluster-node-timeout", 0, LONG, "15000"),
     number("cluster-replica-validity-factor", 0, INT, "10").alias("cluster-slave-validity-factor"),
     number("io-threads", 1, 128, "1").immutable(),
-    number("lfu-decay-time", 0, INT, "1"),
-    number("lfu-log-factor", 0, INT, "10"),
     number("list-compress-depth", 0, INT, "0"),
     number("maxmemory-eviction-tenacity", 0, 100, "10"),
-    number("maxmemory-samples", 1, INT, "5"),
     number("repl-backlog-ttl", 0, LONG, "3600"),
     number("repl-diskless-sync-delay", 0, INT, "5"),
     number("repl-diskless-sync-max-replicas", 0, INT, "0"),

@@ -92,6 +92,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Handler::Blocking(_) = command.handler {
                     self.show_start(command, &args);
                 }
+                if self.session.tracker.is_some() && self.session.client.outbox.has_some() {
+                    self.hear();
+                }
                 if let Some(tracker) = &self.session.tracker {
                     tracker.read(command, &args);
                 }
@@ -148,6 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client: self.session.client.id,
             by_tls: self.session.client.is_encrypted,
             by_master: self.session.is_master,
+            reading: command.reading(self.session.client.is_quiet()),
             from_replica: None,
         }
     }
@@ -233,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whatever else the client is sent comes before the reply that begins now.
-    fn hear(&mut self) {
+    pub(super) fn hear(&mut self) {
         self.session.client.outbox.take_into(&mut self.output);
         self.reply_start = self.output.len();
     }
@@ -480,6 +484,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client,
             by_tls,
             by_master,
+            reading,
             ..
         } = call;
         let result = blocking(move || {
@@ -492,6 +497,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     client,
                     by_tls,
                     by_master,
+                    reading,
                     // It would keep the replica from following for too long.
                     from_replica: None,
                 };

@@ -62,8 +62,13 @@ pub(super) fn section(server: &Server, report: &mut Report) -> Result<()> {
         report.field(&format!("{name}_ratio"), two_digits(ratio(of, to)));
         report.field(&format!("{name}_bytes"), of as i64 - to as i64);
     }
-    let cached = server.store.engine().cached_bytes();
-    report.field("mem_not_counted_for_evict", cached);
+    // All of the data counts, and not what of it is in memory: what is left of `used_memory` without this is what `maxmemory`
+    // limits. It is below zero if much of the data is on the disk only.
+    let data = server.store.data_bytes();
+    let limited = data + server.room.bytes_beside_data(server);
+    let not_counted = memory.allocated as i64 - limited as i64;
+    report.field("mem_not_counted_for_evict", not_counted);
+    report.field("data_bytes", data);
     report.zeros(&[
         "mem_replication_backlog",
         "mem_total_replication_buffers",
@@ -80,7 +85,7 @@ pub(super) fn section(server: &Server, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn client_buffers(server: &Server) -> usize {
+pub fn client_buffers(server: &Server) -> usize {
     let buffers = |client: &Client| client.input.capacity() + client.output.capacity();
     let clients = server.clients.all();
     clients.iter().map(|client| buffers(client)).sum()

@@ -2,10 +2,11 @@
 
 use cairn_rdb::{Payload, Refused};
 use cairn_resp::Reply;
-use cairn_store::{Error, EventClass, Result, WriteTxn, keys};
+use cairn_store::{Access, Effect, Error, EventClass, Result, WriteTxn, keys};
 
 use super::building::{Building, Stopped};
 use crate::command::args::{self, Args};
+use crate::config::ENCODINGS;
 use crate::propagation::{Propagate, decimal};
 
 /// A larger payload is not looked at on a connection's thread: a hundred times as much may be compressed in it.
@@ -15,6 +16,8 @@ struct Options {
     replaces: bool,
     /// The time to live is a moment.
     is_absolute: bool,
+    /// How long it is to count as idle, or how often as used, if that is what is noted.
+    access: Option<Access>,
 }
 
 pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -44,6 +47,13 @@ pub fn restore(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
         Stopped::Corrupt => Error::fixed(Refused::Corrupt.text()),
         Stopped::Store(error) => error,
     })?;
+    if let Some(access) = options.access {
+        let metadata_key = txn.key(name).metadata().to_vec();
+        txn.add_effect(Effect::Accessed {
+            metadata_key,
+            access,
+        });
+    }
     txn.notify(EventClass::Generic, "restore", name);
     if expire_ms != 0 && !options.is_absolute && txn.is_followed() {
         let added = (args.len(), &b"ABSTTL"[..]);
@@ -58,11 +68,11 @@ fn checked(payload: &[u8]) -> Result<Payload<'_>, Refused> {
     Ok(payload)
 }
 
-/// How long a key was idle, and how often it was used, is not kept; but it is understood.
 fn options(args: &Args) -> Result<Options> {
     let mut parsed = Options {
         replaces: false,
         is_absolute: false,
+        access: None,
     };
     let (mut idle, mut frequency) = (None, None);
     let mut options = args.options(4);
@@ -76,19 +86,20 @@ fn options(args: &Args) -> Result<Options> {
             if seconds < 0 {
                 return Err(Error::fixed("ERR Invalid IDLETIME value, must be >= 0"));
             }
-            idle = Some(seconds);
+            idle = Some(seconds.unsigned_abs());
         } else if args::is(option, "freq") && !options.is_empty() && idle.is_none() {
             let uses = args::int(options.value()?)?;
-            if !(0..=255).contains(&uses) {
-                return Err(Error::fixed(
-                    "ERR Invalid FREQ value, must be >= 0 and <= 255",
-                ));
-            }
+            let uses = u8::try_from(uses)
+                .map_err(|_| Error::fixed("ERR Invalid FREQ value, must be >= 0 and <= 255"))?;
             frequency = Some(uses);
         } else {
             return Err(Error::SYNTAX);
         }
     }
+    parsed.access = match ENCODINGS.counts_uses() {
+        true => frequency.map(Access::used),
+        false => idle.map(Access::idle_for),
+    };
     Ok(parsed)
 }
 

@@ -22,10 +22,10 @@ pub fn object_refcount(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     Ok(exists.then_some(1i64).into())
 }
 
-/// Uses are not counted, and when a key was last read is not recorded: reading writes nothing. So every
-/// key is as if it had just been used.
+/// As far as it is known: see `cairn_engine::Access`.
 pub fn object_idletime(txn: &ReadTxn, args: &Args) -> Result<Reply> {
-    if !txn.exists(&txn.key(args[2]))? {
+    let key = txn.key(args[2]);
+    if !txn.exists(&key)? {
         return Ok(Reply::Null);
     }
     if ENCODINGS.counts_uses() {
@@ -34,11 +34,12 @@ pub fn object_idletime(txn: &ReadTxn, args: &Args) -> Result<Reply> {
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
         ));
     }
-    Ok(Reply::Int(0))
+    Ok(txn.access(&key).idle_seconds().into())
 }
 
 pub fn object_freq(txn: &ReadTxn, args: &Args) -> Result<Reply> {
-    if !txn.exists(&txn.key(args[2]))? {
+    let key = txn.key(args[2]);
+    if !txn.exists(&key)? {
         return Ok(Reply::Null);
     }
     if !ENCODINGS.counts_uses() {
@@ -48,7 +49,7 @@ pub fn object_freq(txn: &ReadTxn, args: &Args) -> Result<Reply> {
              adjust.",
         ));
     }
-    Ok(Reply::Int(0))
+    Ok(u64::from(txn.access(&key).frequency()).into())
 }
 
 /// The longest string that Redis keeps in one piece with its header.
