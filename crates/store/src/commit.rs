@@ -94,6 +94,7 @@ pub struct Committing {
 }
 
 /// What follows from a commit that has succeeded.
+#[derive(Default)]
 struct AfterCommit {
     moved: Option<MovedDatabases>,
     staged: Vec<StagingRow>,
@@ -155,15 +156,13 @@ impl Committing {
         store.finish_commit(result, self.after)
     }
 
-    /// The same, for so long at most; itself, if it takes longer.
+    /// The same, for so long at most; none if it takes longer. With a result it is over.
     pub fn wait_within(
-        mut self,
+        &mut self,
         store: &Store,
         limit: Duration,
-    ) -> Result<Result<(), EngineError>, Committing> {
-        match self.commit.wait_within(limit) {
-            Some(result) => Ok(store.finish_commit(result, self.after)),
-            None => Err(self),
-        }
+    ) -> Option<Result<(), EngineError>> {
+        let result = self.commit.wait_within(limit)?;
+        Some(store.finish_commit(result, std::mem::take(&mut self.after)))
     }
 }

@@ -214,22 +214,25 @@ impl Store {
             .map(|batch| batch.commit(self))
             .collect();
         let mut failed: Result<()> = Ok(());
-        for committed in begun {
+        for mut committed in begun {
             let led = committed.led;
             let left = MOST_WAIT.saturating_sub(started.elapsed());
             let ended = match self.is_replicated() {
-                true => committed.finish_within(self, left),
-                false => Ok(committed.finish(self)),
+                true => committed.end_within(self, left),
+                false => {
+                    failed = failed.and(committed.finish(self).map_err(Into::into));
+                    continue;
+                }
             };
             match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(EngineError::NotLeading | EngineError::Outdated | EngineError::InDoubt)) => {
-                    place.fall_behind(led)
-                }
-                Ok(Err(error)) => failed = Err(error.into()),
-                Err(late) => {
+                Some(Ok(())) => {}
+                Some(Err(
+                    EngineError::NotLeading | EngineError::Outdated | EngineError::InDoubt,
+                )) => place.fall_behind(led),
+                Some(Err(error)) => failed = Err(error.into()),
+                None => {
                     place.hold_up(led);
-                    self.wait_elsewhere(late);
+                    self.wait_elsewhere(committed);
                 }
             }
         }

@@ -159,26 +159,20 @@ impl Batch {
 }
 
 impl Committed {
-    /// Waits for the end of the commit, for so long at most, and lets go of the latches; itself, if it takes longer.
-    pub(super) fn finish_within(
-        self,
+    /// Waits for the end of the commit, for so long at most; none if it takes longer. The latches are held.
+    pub(super) fn end_within(
+        &mut self,
         store: &Store,
         limit: Duration,
-    ) -> Result<Result<(), EngineError>, Committed> {
-        let ended = match self.begun {
-            Begun::Done(result) => result,
-            Begun::Pending(commit) => match commit.wait_within(store, limit) {
-                Ok(result) => result,
-                Err(commit) => {
-                    let begun = Begun::Pending(commit);
-                    return Err(Committed { begun, ..self });
-                }
-            },
+    ) -> Option<Result<(), EngineError>> {
+        let ended = match &mut self.begun {
+            Begun::Done(result) => result.clone(),
+            Begun::Pending(commit) => commit.wait_within(store, limit)?,
         };
-        Ok(ended.inspect(|()| self.done.note(store.expirer(), &self.region)))
+        Some(ended.inspect(|()| self.done.note(store.expirer(), &self.region)))
     }
 
-    /// The same, for as long as it takes.
+    /// The same, for as long as it takes, and lets go of the latches.
     pub(super) fn finish(self, store: &Store) -> Result<(), EngineError> {
         match self.begun {
             Begun::Done(result) => result?,
