@@ -34,7 +34,7 @@ pub fn advance_access_clock() {
 }
 
 fn set_seconds(seconds: u64) {
-    let minute = seconds / 60 & 0xffff;
+    let minute = (seconds / 60) & 0xffff;
     let now = seconds & u64::from(MASK) | minute << MINUTE_AT;
     let besides = |before: u64| Some(before & COUNTS_USES | now);
     let _ = NOW.fetch_update(Ordering::Relaxed, Ordering::Relaxed, besides);

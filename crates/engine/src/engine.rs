@@ -39,7 +39,7 @@ use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::survivors::Survivors;
 use crate::whole::Cursor;
-use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Reading, Walker, Young};
+use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Reading, SampledRow, Walker, Young};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -493,7 +493,7 @@ impl Engine {
 
     /// Keys of metadata rows that are in memory, some of them by chance, with what their values begin with: at most so many
     /// places are looked at, and there may be none.
-    pub fn sample_in_memory(&self, places: usize) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub fn sample_in_memory(&self, places: usize) -> Vec<SampledRow> {
         self.young.sample(places)
     }
 

@@ -63,4 +63,4 @@ pub use readers::Readers;
 pub use regions::{Incoming, Regions, Snapshot};
 pub use rows::{Direction, Rows};
 pub use whole::FEW;
-pub use young::{InMemory, Reading};
+pub use young::{InMemory, Reading, SampledRow};

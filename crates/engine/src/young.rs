@@ -80,6 +80,9 @@ pub(crate) enum Walker {
     BackgroundAnyway,
 }
 
+/// The key of a row, and what its value begins with.
+pub type SampledRow = (Box<[u8]>, Box<[u8]>);
+
 /// What somebody asks for a row for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
@@ -467,7 +470,7 @@ impl Young {
 
     /// Keys of metadata rows that are in memory, some of them by chance, with what their values begin with: at most so many
     /// slots are looked at.
-    pub(crate) fn sample(&self, slots: usize) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub(crate) fn sample(&self, slots: usize) -> Vec<SampledRow> {
         let place = fastrand::usize(..);
         let state = self.state.read();
         let table = &state.rows[place % SHARDS];
