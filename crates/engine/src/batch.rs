@@ -78,9 +78,18 @@ impl Batch {
 
     /// The batch as bytes, which are what a cluster replicates.
     pub fn encode(&self, maxima: Maxima) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes + 16 * (self.len() + 2));
+        Batch::encode_all(std::iter::once(self), maxima)
+    }
+
+    /// Several as one: of a row that two of them change, what the later one makes of it is left.
+    pub fn encode_all<'b>(
+        batches: impl Iterator<Item = &'b Batch> + Clone,
+        maxima: Maxima,
+    ) -> Vec<u8> {
+        let bytes = |batch: &Batch| batch.bytes + 16 * batch.len();
+        let mut out = Vec::with_capacity(batches.clone().map(bytes).sum::<usize>() + 32);
         changes::begin_batch(&mut out, maxima);
-        for (family, key, value) in self.changes() {
+        for (family, key, value) in batches.flat_map(Batch::changes) {
             changes::append(&mut out, family as u8, key, value);
         }
         out
@@ -327,6 +336,22 @@ mod tests {
         assert!(Batch::decode(&bytes[..bytes.len() - 1]).is_err());
         let unknown_family = [&batch_head(maxima)[..], &[9, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
         assert!(Batch::decode(&unknown_family).is_err());
+    }
+
+    #[test]
+    fn several_become_one_in_their_order() {
+        let [mut first, mut second, mut both] = [(); 3].map(|()| Batch::new());
+        for batch in [&mut first, &mut both] {
+            batch.put(Family::Data, b"a", *b"1");
+            batch.put(Family::Data, b"b", *b"1");
+        }
+        for batch in [&mut second, &mut both] {
+            batch.delete(Family::Data, b"a");
+            batch.put(Family::Data, b"c", *b"2");
+        }
+        let bytes = Batch::encode_all([&first, &second].into_iter(), Maxima::default());
+        let (decoded, _) = Batch::decode(&bytes).unwrap();
+        assert_eq!(changes(&decoded), changes(&both));
     }
 
     fn batch_head(maxima: Maxima) -> Vec<u8> {

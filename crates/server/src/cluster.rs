@@ -7,6 +7,7 @@ mod directory;
 mod founding;
 pub mod functions;
 pub mod gate;
+mod gathering;
 mod known_map;
 mod machine;
 mod node;

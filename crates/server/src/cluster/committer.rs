@@ -1,17 +1,25 @@
 //! What the store commits, as proposals to a region's Raft group.
+//!
+//! One of a region is under way at a time, and what comes meanwhile is gathered (`gathering`) and proposed as one batch. Latches are
+//! held as ever: each turn holds its own until its changes are applied.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use cairn_engine::{Batch, Clock, Commit, Committer, EngineError, Maxima, Underway};
 use cairn_raft::{Node, Outcome, ReadLease};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
 
+use super::gathering::{Gathered, Gathering, rows};
 use super::machine::{WRONG_EPOCH, rows_entry};
+
+/// How long those who were answered may take to write again.
+const RETURN: Duration = Duration::from_millis(2);
 
 /// Whether the fate of a proposal is not known, although the term may go on.
 ///
@@ -20,18 +28,24 @@ use super::machine::{WRONG_EPOCH, rows_entry};
 /// proposed before has come to its end (see `replicas`).
 #[derive(Default)]
 pub struct Doubt {
-    is_raised: AtomicBool,
+    is_raised: Mutex<bool>,
     raised: Notify,
 }
 
 impl Doubt {
     pub fn is_raised(&self) -> bool {
-        self.is_raised.load(Ordering::Acquire)
+        *self.is_raised.lock()
     }
 
     fn raise(&self) {
-        self.is_raised.store(true, Ordering::Release);
+        *self.is_raised.lock() = true;
         self.raised.notify_one();
+    }
+
+    /// Does something that must not be done once it is raised; none if it is.
+    fn unless_raised<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let is_raised = self.is_raised.lock();
+        (!*is_raised).then(act)
     }
 
     /// Waits until it is.
@@ -42,43 +56,57 @@ impl Doubt {
 
 /// Commits to a region in one term and one epoch.
 pub struct RaftCommitter {
+    proposer: Arc<Proposer>,
+    lease: ReadLease,
+    runtime: Handle,
+}
+
+/// Brings what is committed into the log of a region.
+pub struct Proposer {
     pub raft: Arc<Node>,
     pub region: u64,
     pub term: u64,
     pub epoch: u64,
-    pub lease: ReadLease,
     pub clock: Arc<Clock>,
     pub doubt: Arc<Doubt>,
-    pub runtime: Handle,
+    pub gathering: Mutex<Gathering>,
+    /// As much has come as was waited for.
+    pub come: Notify,
+}
+
+impl RaftCommitter {
+    pub fn new(proposer: Proposer, lease: ReadLease, runtime: Handle) -> Self {
+        RaftCommitter {
+            proposer: Arc::new(proposer),
+            lease,
+            runtime,
+        }
+    }
 }
 
 impl Committer for RaftCommitter {
     fn commit(&self, batch: Batch) -> Commit {
-        if self.doubt.is_raised() {
+        let doubt = &self.proposer.doubt;
+        if doubt.is_raised() {
             return Commit::Done(Err(EngineError::Outdated));
         }
-        let (version, timestamp_ms) = self.clock.maxima();
-        let maxima = Maxima {
-            version,
-            timestamp_ms,
+        let (told, fate) = oneshot::channel();
+        let next = {
+            let mut gathering = self.proposer.gathering.lock();
+            let next = gathering.add(Gathered { batch, told });
+            if gathering.has_come() {
+                self.proposer.come.notify_one();
+            }
+            next
         };
-        let payload = rows_entry(self.region, &batch, maxima);
-        let raft = self.raft.clone();
-        let (region, term, epoch) = (self.region, self.term, self.epoch);
-        let outcome = async move { raft.propose(region, term, epoch, payload).await };
-        let mut proposal = Box::pin(Proposal {
-            outcome: Box::pin(outcome),
-            doubt: Some(self.doubt.clone()),
-            runtime: self.runtime.clone(),
-        });
-        // Now it is on its way, whoever waits for it and when: others may be proposed meanwhile. Its time limit is for
-        // the cluster's threads to look after.
-        let _context = self.runtime.enter();
-        let first = proposal.as_mut();
-        match first.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Commit::Done(result),
-            Poll::Pending => Commit::Underway(proposal),
+        if let Some(next) = next {
+            self.runtime.spawn(self.proposer.clone().carry(next));
         }
+        Commit::Underway(Box::pin(Proposal {
+            fate,
+            doubt: Some(doubt.clone()),
+            runtime: self.runtime.clone(),
+        }))
     }
 
     fn may_read(&self) -> bool {
@@ -86,9 +114,70 @@ impl Committer for RaftCommitter {
     }
 }
 
-/// A batch that was proposed.
+impl Proposer {
+    /// Proposes what was gathered, and then what has been gathered meanwhile, until there is nothing.
+    async fn carry(self: Arc<Self>, first: Vec<Gathered>) {
+        let mut next = Some(first);
+        while let Some(commits) = next {
+            let result = self.propose(&commits).await;
+            let answered = rows(&commits);
+            for commit in commits {
+                // Whoever waits lets go of its latches afterwards. If nobody does any more, there is doubt already.
+                commit.told.send(result.clone()).ok();
+            }
+            self.wait_for_more(answered).await;
+            next = self.gathering.lock().ended();
+        }
+    }
+
+    /// Gives those who were answered a moment to come back.
+    async fn wait_for_more(&self, answered: usize) {
+        if !self.gathering.lock().expects_more(answered) {
+            return;
+        }
+        let until = Instant::now() + RETURN;
+        while !self.gathering.lock().has_come() {
+            if timeout_at(until, self.come.notified()).await.is_err() {
+                break;
+            }
+        }
+        self.gathering.lock().stop_waiting();
+    }
+
+    async fn propose(&self, commits: &[Gathered]) -> Result<(), EngineError> {
+        let (version, timestamp_ms) = self.clock.maxima();
+        let maxima = Maxima {
+            version,
+            timestamp_ms,
+        };
+        let batches = commits.iter().map(|commit| &commit.batch);
+        let payload = rows_entry(self.region, batches, maxima);
+        let outcome = self
+            .raft
+            .propose(self.region, self.term, self.epoch, payload);
+        let mut outcome = std::pin::pin!(outcome);
+        // It is handed over before doubt can be raised, or not at all: who waits for all that was proposed before that proposes
+        // something behind it.
+        let handed_over = self.doubt.unless_raised(|| {
+            outcome
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+        });
+        let outcome = match handed_over {
+            None => return Err(EngineError::Outdated),
+            Some(Poll::Ready(outcome)) => outcome,
+            Some(Poll::Pending) => outcome.await,
+        };
+        if let Outcome::Unknown = outcome {
+            self.doubt.raise();
+        }
+        result(outcome)
+    }
+}
+
+/// A batch that is to be proposed, or was.
 struct Proposal {
-    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    fate: oneshot::Receiver<Result<(), EngineError>>,
     /// None once it is known what became of it.
     doubt: Option<Arc<Doubt>>,
     runtime: Handle,
@@ -98,12 +187,13 @@ impl Future for Proposal {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = ready!(self.outcome.as_mut().poll(context));
-        // Whoever waits lets go of the latches afterwards.
-        if let (Some(doubt), Outcome::Unknown) = (self.doubt.take(), &outcome) {
+        let told = ready!(Pin::new(&mut self.fate).poll(context));
+        // Nobody is left to tell: the node ends.
+        let result = told.unwrap_or(Err(EngineError::InDoubt));
+        if let (Some(doubt), Err(EngineError::InDoubt)) = (self.doubt.take(), &result) {
             doubt.raise();
         }
-        Poll::Ready(result(outcome))
+        Poll::Ready(result)
     }
 }
 
@@ -146,24 +236,28 @@ mod tests {
 
     use super::*;
 
-    fn proposed(
-        outcome: impl Future<Output = Outcome> + Send + 'static,
-        runtime: &Handle,
-    ) -> (Pin<Box<Proposal>>, Arc<Doubt>) {
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    }
+
+    type Told = oneshot::Sender<Result<(), EngineError>>;
+
+    fn proposed(runtime: &Handle) -> (Told, Pin<Box<Proposal>>, Arc<Doubt>) {
         let doubt: Arc<Doubt> = Arc::default();
+        let (told, fate) = oneshot::channel();
         let proposal = Proposal {
-            outcome: Box::pin(outcome),
+            fate,
             doubt: Some(doubt.clone()),
             runtime: runtime.clone(),
         };
-        (Box::pin(proposal), doubt)
+        (told, Box::pin(proposal), doubt)
     }
 
     #[test]
     fn a_lead_ends_with_what_nobody_knows() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = runtime();
         let applied = |response: &'static [u8]| Outcome::Applied {
             index: 1,
             response: Bytes::from_static(response),
@@ -176,15 +270,22 @@ mod tests {
             (Outcome::TooLarge, "Err(TooLarge)"),
         ];
         for (outcome, expected) in known {
-            let (proposal, doubt) = proposed(async { outcome }, runtime.handle());
+            let (told, proposal, doubt) = proposed(runtime.handle());
+            told.send(result(outcome)).unwrap();
             assert_eq!(format!("{:?}", proposal.wait()), expected);
             assert!(!doubt.is_raised(), "{expected}");
         }
-        let (proposal, doubt) = proposed(async { Outcome::Unknown }, runtime.handle());
+        let (told, proposal, doubt) = proposed(runtime.handle());
+        told.send(result(Outcome::Unknown)).unwrap();
         assert!(matches!(proposal.wait(), Err(EngineError::InDoubt)));
         assert!(doubt.is_raised());
-        let (proposal, doubt) = proposed(std::future::pending(), runtime.handle());
+        let (told, proposal, doubt) = proposed(runtime.handle());
+        drop(told);
+        assert!(matches!(proposal.wait(), Err(EngineError::InDoubt)));
+        assert!(doubt.is_raised(), "who should tell is gone");
+        let (_told, proposal, doubt) = proposed(runtime.handle());
         drop(proposal);
         assert!(doubt.is_raised(), "it may still be applied");
+        assert_eq!(doubt.unless_raised(|| ()), None);
     }
 }

@@ -27,9 +27,13 @@ pub fn change_entry(change: &[u8]) -> Bytes {
     [&[CHANGE], change].concat().into()
 }
 
-/// A batch, as it stands in the log of a region.
-pub fn rows_entry(region: u64, batch: &Batch, maxima: Maxima) -> Bytes {
-    let rows = batch.encode(maxima);
+/// Batches, as they stand in the log of a region: as one.
+pub fn rows_entry<'b>(
+    region: u64,
+    batches: impl Iterator<Item = &'b Batch> + Clone,
+    maxima: Maxima,
+) -> Bytes {
+    let rows = Batch::encode_all(batches, maxima);
     match region {
         MAP_REGION => [&[ROWS], &rows[..]].concat().into(),
         _ => rows.into(),

@@ -13,12 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_cluster::{Change, ClusterMap, MAP_REGION};
-use cairn_engine::{Batch, EngineError, Maxima};
+use cairn_engine::{EngineError, Maxima};
 use cairn_raft::{Outcome, Role};
 use cairn_store::Region;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::committer::{Doubt, RaftCommitter};
+use super::committer::{Doubt, Proposer, RaftCommitter};
 use super::machine::rows_entry;
 use super::node::ClusterNode;
 
@@ -184,16 +186,17 @@ impl ClusterNode {
         let Some(lease) = self.raft.lease(region) else {
             return true;
         };
-        let committer = RaftCommitter {
+        let proposer = Proposer {
             raft: self.raft.clone(),
             region,
             term,
             epoch,
-            lease,
             clock: self.store.clock().clone(),
             doubt: doubt.clone(),
-            runtime: self.runtime.clone(),
+            gathering: Mutex::default(),
+            come: Notify::new(),
         };
+        let committer = RaftCommitter::new(proposer, lease, self.runtime.clone());
         let store = self.store.clone();
         let became = tokio::task::spawn_blocking(move || {
             store.became_leader(region, term, Box::new(committer))
@@ -237,7 +240,7 @@ impl ClusterNode {
 
     /// Waits until all that was proposed before has been applied, or never will be; false if that is not known.
     async fn settle(&self, region: u64, term: u64, epoch: u64) -> bool {
-        let nothing = rows_entry(region, &Batch::new(), Maxima::default());
+        let nothing = rows_entry(region, std::iter::empty(), Maxima::default());
         let outcome = self.raft.propose(region, term, epoch, nothing).await;
         matches!(outcome, Outcome::Applied { .. })
     }
