@@ -65,7 +65,8 @@ impl Gathering {
         self.next()
     }
 
-    /// What is to be proposed now. What changes more than keys may change what the next batch means: it stands alone.
+    /// What is to be proposed now. What changes more than keys may change what the next batch means: it stands alone. So does
+    /// what is large: it may be too large for a proposal, and others must not be refused with it.
     fn next(&mut self) -> Option<Vec<Gathered>> {
         if self.under_way > 0 && self.size.bytes < ENOUGH {
             return None;
@@ -73,7 +74,7 @@ impl Gathering {
         let stands_alone = |commit: &Gathered| commit.batch.has_changes_in(Family::Meta);
         let mut bytes = 0;
         let joined = self.commits.iter().take_while(|commit| {
-            let has_room = bytes < ENOUGH;
+            let has_room = bytes < ENOUGH && commit.batch.bytes() < ENOUGH;
             bytes += commit.batch.bytes();
             has_room && !stands_alone(commit)
         });
@@ -155,12 +156,11 @@ mod tests {
         // What is large does not wait.
         assert_eq!(count(gathering.add(small())), Some(1));
         assert_eq!(count(gathering.add(small())), None);
-        assert_eq!(
-            count(gathering.add(gathered(Family::Data, ENOUGH))),
-            Some(2)
-        );
-        assert_eq!(count(gathering.add(small())), None);
-        assert_eq!(count(gathering.ended()), None, "another is under way");
+        let large = gathered(Family::Data, ENOUGH);
+        assert_eq!(count(gathering.add(large)), Some(1), "what came before");
+        assert_eq!(count(gathering.add(small())), Some(1), "and it alone");
+        assert_eq!(count(gathering.ended()), None, "two are under way");
+        assert_eq!(count(gathering.ended()), None);
         assert_eq!(count(gathering.ended()), Some(1));
         assert_eq!(count(gathering.ended()), None);
         assert_eq!(gathering.size, Size::default());
