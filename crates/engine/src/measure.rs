@@ -428,9 +428,11 @@ impl Before<'_> {
                     growth.add(change.place, bytes);
                 }
                 Family::Expiry => {
-                    let sign = if value.is_some() { 1 } else { -1 };
                     let owner = row::metadata_key_of_expiry(key)?;
-                    growth.add(place_of(region, owner), sign * key.len() as i64);
+                    // A batch may well delete what it has put itself.
+                    let was_there = self.row(family, key, |before| Ok(before.is_some()))?;
+                    let change = i64::from(value.is_some()) - i64::from(was_there);
+                    growth.add(place_of(region, owner), change * key.len() as i64);
                 }
                 Family::Meta => note_fact(&mut growth, key, value)?,
             }
@@ -494,9 +496,12 @@ impl Before<'_> {
                 };
                 Ok(value.map_or(0, length) - before)
             }
-            // A score is put where there was none, and deleted where there is one.
             RowKey::Score { version, .. } if change.after.version() == Some(version) => {
-                Ok(value.map_or(-(key.len() as i64), length))
+                let before = match change.before.version() == Some(version) {
+                    true => self.row(family, key, |before| Ok(before.map_or(0, length)))?,
+                    false => 0,
+                };
+                Ok(value.map_or(0, length) - before)
             }
             _ => Ok(0),
         }
