@@ -1,6 +1,9 @@
 //! Reading single rows, and what is kept of them.
 
-use cairn_engine::{Family, block_reads};
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_engine::{Engine, Family, block_reads};
 
 use crate::support::{commit, open};
 
@@ -46,19 +49,24 @@ fn background_work_reads_what_is_there_and_keeps_none_of_it() {
     assert!(engine.get_quietly(FAMILY, &key(2)).unwrap().is_none());
 }
 
-#[test]
-fn many_rows_are_read_at_once_wherever_they_lie_and_each_block_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let engine = open(directory.path());
-    let key = |n: u32| n.to_be_bytes();
+/// A hundred rows that nobody has asked for yet.
+fn with_numbers(path: &Path) -> Arc<Engine> {
+    let engine = open(path);
     commit(&engine, |batch| {
-        for n in 0..100 {
-            batch.put(FAMILY, &key(n), n.to_string());
+        for n in 0..100_u32 {
+            batch.put(FAMILY, &n.to_be_bytes(), n.to_string());
         }
     });
     engine.flush().unwrap();
     drop(engine);
-    let engine = open(directory.path());
+    open(path)
+}
+
+#[test]
+fn many_rows_are_read_at_once_wherever_they_lie_and_each_block_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = with_numbers(directory.path());
+    let key = |n: u32| n.to_be_bytes();
     commit(&engine, |batch| {
         batch.put(FAMILY, &key(1), *b"young");
         batch.delete(FAMILY, &key(2));
@@ -114,16 +122,8 @@ fn blocks_are_counted_that_this_thread_reads_from_files() {
 #[test]
 fn rows_that_will_be_asked_for_are_fetched_together_and_kept() {
     let directory = tempfile::tempdir().unwrap();
-    let engine = open(directory.path());
+    let engine = with_numbers(directory.path());
     let key = |n: u32| n.to_be_bytes();
-    commit(&engine, |batch| {
-        for n in 0..100 {
-            batch.put(FAMILY, &key(n), n.to_string());
-        }
-    });
-    engine.flush().unwrap();
-    drop(engine);
-    let engine = open(directory.path());
     commit(&engine, |batch| batch.put(FAMILY, &key(7), b"young"));
     let names: Vec<_> = [5, 99, 7, 100, 5].map(key).into();
     let fetch = || engine.fetch_many(FAMILY, names.iter().map(|name| &name[..]));
