@@ -16,6 +16,8 @@ pub(crate) type Element = Box<[u8]>;
 const FIRST_WALK: usize = 512;
 /// The most that one looks up: a walk that does not hold up its thread.
 const LONGEST_WALK: usize = 16 * 1024;
+/// The same for a walk that has to carry many young rows along, and is dear before it begins.
+const LONGEST_DEAR_WALK: usize = 256 * 1024;
 /// The most elements that are added to what a walk has found.
 const MOST_ADDED: usize = 4096;
 /// What an added element takes beside its bytes: its share of the tree, and the allocator.
@@ -184,7 +186,7 @@ impl LookAhead {
 
     /// The walk carries so many young rows along, whether it finds few elements or many.
     pub(crate) fn make_worth(&mut self, carried: usize) {
-        self.count = self.count.max(carried.min(LONGEST_WALK));
+        self.count = self.count.max(carried.min(LONGEST_DEAR_WALK));
     }
 
     pub(crate) fn wants_more(&self) -> bool {
