@@ -203,7 +203,7 @@ fn what_is_used_often_stays() {
     );
     // By chance it would be some 40.
     let kept = count_existing(&mut client, hot());
-    assert!(kept >= 100, "{kept} of 200");
+    assert!(kept >= 190, "{kept} of 200");
 }
 
 #[test]
@@ -266,11 +266,13 @@ fn a_lower_limit_is_kept_to_at_once() {
         left > before / 8,
         "{left} of {before}: more went than had to"
     );
-    for database in [0, 3] {
+    // A quarter of 600, in both databases together: the hand goes through one of them first.
+    let keys = [0, 3].map(|database| {
         client.line(&format!("SELECT {database}"));
-        let keys = client.line("DBSIZE").as_int().expect("a number");
-        assert!(keys < 250, "{keys}");
-    }
+        client.line("DBSIZE").as_int().expect("a number")
+    });
+    let all = keys.iter().sum::<i64>();
+    assert!((100..=170).contains(&all), "{keys:?}");
 }
 
 /// What followers of keys are told: the event, and that a copy is outdated, before the next reply.

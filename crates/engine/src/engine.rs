@@ -487,6 +487,11 @@ impl Engine {
         self.young.access(metadata_key)
     }
 
+    /// Whether there is such a key, as far as that is known without asking RocksDB.
+    pub fn is_in_memory(&self, metadata_key: &[u8]) -> Option<bool> {
+        self.young.is_there(metadata_key)
+    }
+
     pub fn set_access(&self, metadata_key: &[u8], access: Access) {
         self.young.set_access(metadata_key, access);
     }

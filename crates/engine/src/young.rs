@@ -459,6 +459,15 @@ impl Young {
         }
     }
 
+    /// Whether there is such a key, by its metadata row; none if that is not in memory.
+    pub(crate) fn is_there(&self, key: &[u8]) -> Option<bool> {
+        let hash = hash(Family::Metadata, key);
+        let state = self.state.read();
+        let slot = state.table(hash).get(hash, Family::Metadata, key)?;
+        let row = slot.row.as_ref();
+        Some(row.is_some_and(|row| row.value().is_some()))
+    }
+
     pub(crate) fn set_access(&self, key: &[u8], access: Access) {
         let hash = hash(Family::Metadata, key);
         let state = self.state.read();

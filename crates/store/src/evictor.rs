@@ -3,7 +3,8 @@
 //! As in Redis, keys are not kept in the order of their last use: some are looked at, by chance, and the best of them
 //! wait in a [pool](pool) for others that are better. Where they come from depends on where keys lie. Those that were
 //! changed or read lately are in memory, and a few of them are taken from any place there. All that were drained are in
-//! RocksDB, and a hand goes round over them: whatever the keys are called, each is met once in a round. Only if both
+//! RocksDB, and a hand goes round over them, one database after the other: whatever the keys are called, each is met once in a
+//! round. Where enough are found in memory, the hand passes over what lies there: each shall be met as often as others. Only if both
 //! find nothing is it looked through all of them, what is young included.
 //!
 //! What is found may be outdated, so each victim is looked at again under its latch. It is deleted like any other key,

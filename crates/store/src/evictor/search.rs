@@ -21,6 +21,8 @@ const WINDOW: usize = 64;
 const PLACES: usize = 128;
 /// How many rows of keys that are gone, or that others lead, the hand passes at once.
 const MOST_PASSED: usize = 1024;
+/// If so many were found in memory, the hand leaves those to chance that lie there.
+const ENOUGH_IN_MEMORY: usize = 8;
 /// How many candidates are refused in a row before it is looked elsewhere.
 const MOST_REFUSED: usize = 64;
 /// How often both are asked, if they find nothing.
@@ -172,10 +174,17 @@ impl Search {
         let in_memory = in_memory.iter();
         let met = in_memory.filter_map(|(row, value)| Met::of_metadata(row, value, among));
         self.met.extend(met.filter(|met| led.has(met)));
-        self.move_hand(store, &led)
+        // What was written long ago is stored, and in memory too if it is used. If the hand took it as well, it would be met more
+        // often than what has just come, and go for want of others.
+        let is_known = self.met.len() >= ENOUGH_IN_MEMORY && self.policy.first != First::Soonest;
+        self.move_hand(store, &led, is_known)?;
+        // The few that are looked at together shall be of both.
+        fastrand::shuffle(self.met.make_contiguous());
+        Ok(())
     }
 
-    fn move_hand(&mut self, store: &Store, led: &Led) -> Result<()> {
+    /// Takes the next rows that are stored, or only those that are not in memory.
+    fn move_hand(&mut self, store: &Store, led: &Led, stored_only: bool) -> Result<()> {
         let (engine, family) = (store.engine(), family_of(self.policy.among));
         let drained = engine.last_drained();
         // What expires next is at the front, and what was deleted there is gone with the next drain.
@@ -194,7 +203,10 @@ impl Search {
             self.hand.extend_from_slice(row);
             self.hand.push(0);
             // What was deleted lately RocksDB still has.
-            let is_there = |met: &Met| engine.access(met.key.metadata()).is_some();
+            let is_there = |met: &Met| match engine.is_in_memory(met.key.metadata()) {
+                Some(is_there) => is_there && !stored_only,
+                None => true,
+            };
             let met = Met::of(family, row, value).filter(|met| led.has(met) && is_there(met));
             match met {
                 Some(met) => {
