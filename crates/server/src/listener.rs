@@ -343,8 +343,10 @@ impl WorkerThread {
 async fn work(server: Arc<Server>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
     let worker = Worker::new(server.clone());
     let mut stopping = server.stopping();
-    let awake = worker.clone();
-    tokio::task::spawn_local(async move { awake.vigil.keep().await });
+    if !server.settings.cluster_enabled {
+        let awake = worker.clone();
+        tokio::task::spawn_local(async move { awake.vigil.keep().await });
+    }
     loop {
         tokio::select! {
             stream = accepted.recv() => match stream {
