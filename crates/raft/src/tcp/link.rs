@@ -194,9 +194,12 @@ pub(super) async fn connect(
     };
     let (other, _version) = call(&mut stream, introduction, node).await?;
     take_verdict(&mut stream).await?;
-    // If the other one is outdated, this one is not.
-    let met = processes.meet(node, other.run).await;
-    let presence = met.map_err(|error| refused(&error.to_string()))?;
+    let met = processes.meet(&mut stream, node, other.run).await;
+    let presence = met.map_err(|error| match is_outdated(&error) {
+        // It is the other one, not this.
+        true => refused(&error.to_string()),
+        false => error,
+    })?;
     Ok((stream, presence))
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -97,8 +98,23 @@ impl Processes {
         }
     }
 
-    /// A connection with a node that says that it is this run of it; an error if it cannot be.
-    pub(super) async fn meet(self: &Arc<Self>, node: u64, run: Run) -> io::Result<Presence> {
+    /// A connection with a node that says that it is this run of it, and nothing more until it is known; an error if it
+    /// cannot be, or has gone meanwhile. Who is gone takes nobody's place: the one that it was mistaken for may start again.
+    pub(super) async fn meet<S: AsyncRead + Unpin>(
+        self: &Arc<Self>,
+        stream: &mut S,
+        node: u64,
+        run: Run,
+    ) -> io::Result<Presence> {
+        tokio::select! {
+            biased;
+            said = stream.read_u8() => Err(said.err().unwrap_or_else(|| refused("it speaks out of turn"))),
+            entered = self.enter_in_turn(node, run) => entered,
+        }
+    }
+
+    /// Waits, while there seems to be another process, until that has been silent.
+    async fn enter_in_turn(self: &Arc<Self>, node: u64, run: Run) -> io::Result<Presence> {
         let before = match self.let_in(node, run, None).await? {
             Ok(presence) => return Ok(presence),
             Err(before) => before,
@@ -213,13 +229,13 @@ mod tests {
     fn a_node_that_starts_again_is_let_in() {
         Runtime::run(async {
             let processes = Arc::new(Processes::default());
-            let first = processes.meet(1, run(1, 10)).await.unwrap();
-            let second = processes.meet(1, run(1, 10)).await.unwrap();
+            let first = processes.enter_in_turn(1, run(1, 10)).await.unwrap();
+            let second = processes.enter_in_turn(1, run(1, 10)).await.unwrap();
             drop((first, second));
-            let again = processes.meet(1, run(2, 20)).await.unwrap();
-            processes.meet(2, run(1, 30)).await.unwrap();
+            let again = processes.enter_in_turn(1, run(2, 20)).await.unwrap();
+            processes.enter_in_turn(2, run(1, 30)).await.unwrap();
             drop(again);
-            processes.meet(1, run(7, 40)).await.unwrap();
+            processes.enter_in_turn(1, run(7, 40)).await.unwrap();
         });
     }
 
@@ -227,13 +243,13 @@ mod tests {
     fn what_was_started_from_an_old_copy_is_refused() {
         Runtime::run(async {
             let processes = Arc::new(Processes::default());
-            drop(processes.meet(1, run(5, 10)).await.unwrap());
+            drop(processes.enter_in_turn(1, run(5, 10)).await.unwrap());
             for old in [run(4, 20), run(5, 30)] {
-                let refused = processes.meet(1, old).await.err().unwrap();
+                let refused = processes.enter_in_turn(1, old).await.err().unwrap();
                 assert!(refused.to_string().contains("an old copy"), "{refused}");
                 assert!(is_outdated(&refused));
             }
-            processes.meet(1, run(6, 40)).await.unwrap();
+            processes.enter_in_turn(1, run(6, 40)).await.unwrap();
         });
     }
 
@@ -247,18 +263,18 @@ mod tests {
             };
             let before = open();
             for met in [run(4, 10), run(5, 20)] {
-                drop(before.meet(1, met).await.unwrap());
+                drop(before.enter_in_turn(1, met).await.unwrap());
             }
             drop(before);
             let processes = open();
             for old in [run(4, 10), run(5, 30)] {
-                let refused = processes.meet(1, old).await.err().unwrap();
+                let refused = processes.enter_in_turn(1, old).await.err().unwrap();
                 assert!(refused.to_string().contains("an old copy"), "{refused}");
             }
             // It has run all the time.
-            drop(processes.meet(1, run(5, 20)).await.unwrap());
-            drop(processes.meet(2, run(1, 40)).await.unwrap());
-            drop(processes.meet(1, run(6, 50)).await.unwrap());
+            drop(processes.enter_in_turn(1, run(5, 20)).await.unwrap());
+            drop(processes.enter_in_turn(2, run(1, 40)).await.unwrap());
+            drop(processes.enter_in_turn(1, run(6, 50)).await.unwrap());
         });
     }
 
@@ -267,7 +283,7 @@ mod tests {
     fn a_second_process_is_refused_while_the_first_is_heard() {
         Runtime::run(async {
             let processes = Arc::new(Processes::default());
-            let first = processes.meet(1, run(5, 10)).await.unwrap();
+            let first = processes.enter_in_turn(1, run(5, 10)).await.unwrap();
             let heard = first.heard();
             let speaking = tokio::spawn(async move {
                 loop {
@@ -275,7 +291,7 @@ mod tests {
                     sleep(SILENCE / 4).await;
                 }
             });
-            let refused = processes.meet(1, run(6, 20)).await.err().unwrap();
+            let refused = processes.enter_in_turn(1, run(6, 20)).await.err().unwrap();
             assert!(
                 refused
                     .to_string()
@@ -286,7 +302,7 @@ mod tests {
             assert!(!is_outdated(&refused));
             // It has stopped, without closing its connection.
             speaking.abort();
-            let second = processes.meet(1, run(6, 20)).await.unwrap();
+            let second = processes.enter_in_turn(1, run(6, 20)).await.unwrap();
             assert!(
                 first
                     .over()
@@ -296,8 +312,28 @@ mod tests {
             );
             drop(first);
             // Its connection does not count for the other.
-            assert!(processes.meet(1, run(5, 10)).await.is_err());
+            assert!(processes.enter_in_turn(1, run(5, 10)).await.is_err());
             drop(second);
+        });
+    }
+
+    /// It was made to wait, and the first ended after it.
+    #[test]
+    fn a_second_process_that_is_gone_does_not_take_the_place_of_the_first() {
+        Runtime::run(async {
+            let processes = Arc::new(Processes::default());
+            let first = processes.enter_in_turn(1, run(5, 10)).await.unwrap();
+            let (here, mut there) = tokio::io::duplex(16);
+            let met = tokio::spawn({
+                let processes = processes.clone();
+                async move { processes.meet(&mut there, 1, run(6, 20)).await.err() }
+            });
+            tokio::task::yield_now().await;
+            drop(here);
+            let gone = met.await.unwrap().unwrap();
+            assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof, "{gone}");
+            drop(first);
+            processes.enter_in_turn(1, run(6, 30)).await.unwrap();
         });
     }
 }

@@ -89,11 +89,14 @@ async fn introduce(
     let (caller, _version) = answer(&mut stream, introduction).await?;
     let node = caller.node;
     let met = match service.admits(&caller) {
-        Ok(()) => processes.meet(node, caller.run).await,
+        Ok(()) => processes.meet(&mut stream, node, caller.run).await,
         Err(why) => Err(refused(&why)),
     };
     tell_verdict(&mut stream, met.as_ref().err()).await?;
-    let presence = met.map_err(|error| refused(&format!("node {node}: {error}")))?;
+    let presence = met.map_err(|error| match super::is_refusal(&error) {
+        true => refused(&format!("node {node}: {error}")),
+        false => error,
+    })?;
     Ok((node, stream, presence))
 }
 
