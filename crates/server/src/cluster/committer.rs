@@ -18,8 +18,10 @@ use tokio::time::{Instant, timeout_at};
 use super::gathering::{Gathered, Gathering, rows};
 use super::machine::{WRONG_EPOCH, rows_entry};
 
-/// How long those who were answered may take to write again.
-const RETURN: Duration = Duration::from_millis(2);
+/// How long those who were answered may take to write again: twice as long as the proposal took that they waited for, within these
+/// bounds. Where processors are scarce both take longer, and who leaves too soon leaves most of them behind.
+const SHORTEST_RETURN: Duration = Duration::from_millis(2);
+const LONGEST_RETURN: Duration = Duration::from_millis(10);
 
 /// Whether the fate of a proposal is not known, although the term may go on.
 ///
@@ -119,23 +121,25 @@ impl Proposer {
     async fn carry(self: Arc<Self>, first: Vec<Gathered>) {
         let mut next = Some(first);
         while let Some(commits) = next {
+            let begun = Instant::now();
             let result = self.propose(&commits).await;
+            let took = begun.elapsed();
             let answered = rows(&commits);
             for commit in commits {
                 // Whoever waits lets go of its latches afterwards. If nobody does any more, there is doubt already.
                 commit.told.send(result.clone()).ok();
             }
-            self.wait_for_more(answered).await;
+            self.wait_for_more(answered, took).await;
             next = self.gathering.lock().ended();
         }
     }
 
-    /// Gives those who were answered a moment to come back.
-    async fn wait_for_more(&self, answered: usize) {
+    /// Gives those who were answered a moment to come back, after a proposal that took so long.
+    async fn wait_for_more(&self, answered: usize, took: Duration) {
         if !self.gathering.lock().expects_more(answered) {
             return;
         }
-        let until = Instant::now() + RETURN;
+        let until = Instant::now() + (took * 2).clamp(SHORTEST_RETURN, LONGEST_RETURN);
         while !self.gathering.lock().has_come() {
             if timeout_at(until, self.come.notified()).await.is_err() {
                 break;
