@@ -33,7 +33,10 @@ use cairn_encoding::DecodeError;
 use cairn_encoding::raft::{Applied, Body, LogId, Vote, unknown};
 use cairn_encoding::reader::Reader;
 
-use crate::consensus::{RaftEntry, body, log_id, raft_entry};
+use crate::consensus::{RaftEntry, body, log_id, raft_entry, size};
+
+/// The fixed fields of a request, nearly.
+const FIXED: usize = 128;
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Request {
@@ -117,7 +120,7 @@ fn u64_to(out: &mut Vec<u8>, value: u64) {
 
 impl Request {
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(FIXED + self.call.carried());
         let kind = match &self.call {
             Call::Append { .. } => 1,
             Call::Vote(_) => 2,
@@ -152,6 +155,15 @@ impl Request {
 }
 
 impl Call {
+    /// About how many bytes it has besides its fixed fields.
+    fn carried(&self) -> usize {
+        match self {
+            Call::Append { entries, .. } => entries.iter().map(|entry| size(entry) as usize).sum(),
+            Call::Piece { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Call::Append {

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::region::{Kept, Region};
 use super::rows::{Change, Rows};
 use crate::config::Failure;
-use crate::consensus::{Types, body};
+use crate::consensus::{Types, body, size};
 
 /// One write of one region.
 pub(crate) struct Op {
@@ -97,7 +97,7 @@ impl Writer {
 }
 
 fn put(region: u64, kept: &Kept) -> Change {
-    let mut value = Vec::new();
+    let mut value = Vec::with_capacity(size(&kept.entry) as usize);
     Entry {
         term: kept.entry.log_id.leader_id.term,
         bytes: kept.bytes,
