@@ -6,7 +6,7 @@
 //! When one has come to its end, those who waited for it are answered, and most of them soon have something to write again. If
 //! the next left at once, it would leave without them, and clients would fall into groups that take turns, with more proposals
 //! than are needed. So it waits a moment, until nearly as much has come as there was before. Where clients do not
-//! come back so soon, that is in vain: then it is not tried again for a while, which is the longer the more often it was.
+//! come back so soon, that is in vain: if it was so twice it is not tried again for a while, which is the longer the more often it was.
 
 use cairn_engine::{Batch, EngineError, Family};
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ pub struct Gathering {
     under_way: usize,
     /// So many rows are waited for.
     awaited: Option<usize>,
-    /// How many proposals leave without waiting before one does again, and how many of them are left.
+    /// Twice as many proposals as leave without waiting before one does again, and how many of them are left.
     pause: u32,
     left: u32,
 }
@@ -113,9 +113,10 @@ impl Gathering {
     pub fn stop_waiting(&mut self) {
         self.pause = match self.has_come() {
             true => self.pause / 2,
-            false => (self.pause * 2 + 1).min(LONGEST_BREAK),
+            false => (self.pause * 2 + 1).min(2 * LONGEST_BREAK + 1),
         };
-        self.left = self.pause;
+        // That it was in vain once may be chance, and who leaves at once now has nearly nobody along.
+        self.left = self.pause / 2;
         self.awaited = None;
     }
 
@@ -226,6 +227,6 @@ mod tests {
             }
             gathering.ended();
         }
-        assert_eq!(waited, [0, 2, 6, 14, 30, 62, 126, 190]);
+        assert_eq!(waited, [0, 1, 3, 7, 15, 31, 63, 127, 191]);
     }
 }
