@@ -58,7 +58,7 @@ pub use filter::FilterCounters;
 pub use measure::{Bytes, Extent, Measure, Place};
 pub use memory::Memory;
 pub use options::EngineOptions;
-pub use priority::give_way;
+pub use priority::{give_way, let_finish};
 pub use readers::Readers;
 pub use regions::{Incoming, Regions, Snapshot};
 pub use rows::{Direction, Rows};

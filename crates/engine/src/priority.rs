@@ -13,3 +13,14 @@ pub fn give_way() {
     // SAFETY: setpriority takes any numbers, and zero stands for the calling thread. If the system refuses, all stays as it was.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
+
+/// From now on this thread, and those that it starts, take a processor that is idle as soon as they are woken, but from no other
+/// thread that is at work: they wait until it rests, or its time is up.
+pub fn let_finish() {
+    // SAFETY: all zeros are a valid sched_param, the only one that goes with this policy. It lives through the call, and zero stands
+    // for the calling thread. If the system refuses, all stays as it was.
+    unsafe {
+        let none: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &none);
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cairn_engine::{EngineOptions, SystemTime};
+use cairn_engine::{EngineOptions, SystemTime, let_finish};
 use cairn_store::{Background, Pace, RankOptions, Store, StoreOptions};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -343,9 +343,14 @@ impl WorkerThread {
 async fn work(server: Arc<Server>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
     let worker = Worker::new(server.clone());
     let mut stopping = server.stopping();
-    if !server.settings.cluster_enabled {
-        let awake = worker.clone();
-        tokio::task::spawn_local(async move { awake.vigil.keep().await });
+    match server.settings.cluster_enabled {
+        false => {
+            let awake = worker.clone();
+            tokio::task::spawn_local(async move { awake.vigil.keep().await });
+        }
+        // What comes now waits for the proposal that is under way. If clients run on the same machine, or other nodes, more comes
+        // while these go on: to be read and committed in one turn.
+        true => let_finish(),
     }
     loop {
         tokio::select! {
