@@ -141,7 +141,7 @@ impl Regions {
             begin(&mut batch, region, descriptor, beginning);
         }
         self.engine.write([&batch], true)?;
-        self.note_durable()
+        self.sync_stored()
     }
 
     /// The place at which a region begins that is made from outside, or by a split. What it holds there is in no log. So it
@@ -220,11 +220,11 @@ impl Regions {
     /// Makes durable all that has been applied, of all regions.
     pub fn sync(&self) -> Result<()> {
         self.engine.drain()?;
-        self.note_durable()
+        self.sync_stored()
     }
 
-    /// Finds out what is durable, of all that is in RocksDB.
-    fn note_durable(&self) -> Result<()> {
+    /// Makes durable all that is in RocksDB, and notes up to where that is.
+    pub fn sync_stored(&self) -> Result<()> {
         let _one_at_a_time = self.syncing.lock();
         let view = self.engine.durable_view()?;
         let mut durable = BTreeMap::new();

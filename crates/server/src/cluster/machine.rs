@@ -235,6 +235,11 @@ impl Machine for RegionMachine {
         self.regions.durable(region)
     }
 
+    fn sync_stored(&self) -> Later<'_, io::Result<()>> {
+        let regions = self.regions.clone();
+        Box::pin(on_a_thread(move || regions.sync_stored()))
+    }
+
     fn sync(&self) -> Later<'_, io::Result<()>> {
         let regions = self.regions.clone();
         Box::pin(on_a_thread(move || regions.sync()))
