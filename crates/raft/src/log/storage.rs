@@ -19,7 +19,7 @@ use crate::consensus::{
 };
 use crate::lease::Places;
 use crate::machine::Machine;
-use crate::runtime::sleep;
+use crate::runtime::{apart, sleep};
 
 /// How often it is looked whether a snapshot is installed.
 const INSTALLING: Duration = Duration::from_millis(5);
@@ -160,9 +160,11 @@ impl RegionLog {
         if on_disk.is_empty() {
             return Ok(kept);
         }
-        let rows = self
-            .log
-            .read(self.region, on_disk.start, on_disk.end, enough)?;
+        let read = || {
+            self.log
+                .read(self.region, on_disk.start, on_disk.end, enough)
+        };
+        let rows = apart(read)?;
         let complete = rows.len() as u64 == on_disk.end - on_disk.start;
         let starts = rows
             .first()
