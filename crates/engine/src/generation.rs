@@ -11,6 +11,7 @@ use cairn_encoding::row as stored;
 use rustc_hash::FxHashMap;
 
 use crate::batch::Batch;
+use crate::expected::prefetch;
 use crate::family::Family;
 use crate::row::{FETCHED_AHEAD, Row, common_prefix, fetched, long_hash, number_at};
 use crate::rows::Direction;
@@ -124,6 +125,19 @@ impl Ordered {
                 generation.row(order.place(range.start + number))
             }
             Ordered::Copied(rows) => &rows[number],
+        }
+    }
+
+    /// Has what leads to a row brought near; the row itself can be expected once that is there.
+    fn expect_place(&self, number: usize) {
+        if let Ordered::Shared {
+            generation,
+            part,
+            range,
+        } = self
+        {
+            let order = generation.order_of(*part);
+            prefetch(generation.row(order.place(range.start + number)));
         }
     }
 
@@ -354,13 +368,18 @@ impl Run {
         self.rows.len()
     }
 
-    fn get(&self, number: usize) -> Option<&Row> {
+    /// Which one in the order of keys a walk comes to when it has passed so many.
+    fn number(&self, passed: usize) -> Option<usize> {
         let last = self.len().checked_sub(1)?;
-        let number = match self.direction {
-            Direction::Forward => number,
-            Direction::Backward => last.checked_sub(number)?,
-        };
-        (number <= last).then(|| self.rows.row(number))
+        match self.direction {
+            Direction::Forward => (passed <= last).then_some(passed),
+            Direction::Backward => last.checked_sub(passed),
+        }
+    }
+
+    fn get(&self, passed: usize) -> Option<&Row> {
+        let number = self.number(passed)?;
+        Some(self.rows.row(number))
     }
 
     /// The change that the walk comes to next.
@@ -370,6 +389,10 @@ impl Run {
 
     pub(crate) fn advance(&mut self) {
         self.passed += 1;
+        // In two steps: rows lie in the order in which they came, so where one is has to be fetched as well.
+        if let Some(later) = self.number(self.passed + 2 * FETCHED_AHEAD) {
+            self.rows.expect_place(later);
+        }
         if let Some(ahead) = self.get(self.passed + FETCHED_AHEAD) {
             ahead.expect();
         }
