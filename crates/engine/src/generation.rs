@@ -20,6 +20,8 @@ use crate::young::ROW_OVERHEAD;
 /// A walk takes along so few rows by themselves. For more it keeps the generation in memory until it ends, as it does with
 /// RocksDB's tables.
 const FEW_COPIED: usize = 256;
+/// So many keys, or fewer, tell most likely what all begin with.
+const SAMPLED: usize = 64;
 
 /// The rows of commits that are drained together.
 #[derive(Default)]
@@ -297,12 +299,7 @@ impl Generation {
     fn order_of(&self, part: Part) -> &Order {
         let places = self.places(part);
         places.order.get_or_init(|| {
-            let places = &places.as_they_came;
-            let rows = || fetched(places, |place| self.row(*place));
-            let common = common_prefix(rows().map(Row::key));
-            let parts = rows().map(|row| part_at(row.key(), common));
-            let parts = parts.zip(places.iter().copied());
-            let mut places: Box<[(KeyPart, u32)]> = parts.collect();
+            let (common, mut places) = self.parts(&places.as_they_came);
             // By numbers alone first: to have that done without a branch is worth a second look at those that are alike.
             places.sort_unstable_by_key(|([high, low], _)| {
                 u128::from(*high) << 64 | u128::from(*low)
@@ -314,6 +311,26 @@ impl Generation {
             }
             Order { common, places }
         })
+    }
+
+    /// How many bytes the keys of all these rows begin with, and each place with the part of its key that follows.
+    fn parts(&self, places: &[u32]) -> (usize, Box<[(KeyPart, u32)]>) {
+        let keys = || fetched(places, |place| self.row(*place)).map(Row::key);
+        let sample = places.iter().step_by(places.len() / SAMPLED + 1);
+        let likely = common_prefix(sample.map(|place| self.row(*place).key()));
+        let mut parts = Vec::with_capacity(places.len());
+        // To fetch the rows takes longest, and if the guess is right that is done once.
+        let looked_at = keys().zip(places).map(|(key, place)| {
+            parts.push((part_at(key, likely), *place));
+            key
+        });
+        let common = common_prefix(looked_at);
+        if common < likely {
+            for (key, (part, _)) in keys().zip(&mut parts) {
+                *part = part_at(key, common);
+            }
+        }
+        (common, parts.into_boxed_slice())
     }
 
     /// The changes of a range in order.
@@ -466,5 +483,52 @@ impl<'r> WalkedRange<'r> {
     pub(crate) fn of_batch(&self, batch: &Batch) -> Vec<Row> {
         let rows = batch.rows().filter(|row| self.contains(row));
         rows.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(generation: &Arc<Generation>, range: &WalkedRange<'_>) -> Vec<Vec<u8>> {
+        let mut run = generation.run(range, Direction::Forward);
+        let next = || {
+            let run = run.as_mut()?;
+            let key = run.peek()?.key().to_vec();
+            run.advance();
+            Some(key)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Keys that begin alike but for a few, which a sample finds or not; some are as long as what the others begin with, or
+    /// shorter.
+    #[test]
+    fn what_few_keys_begin_with_does_not_matter() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for others in [0, 1, 3, 400] {
+            let mut expected: Vec<Vec<u8>> = (0..1000_u32)
+                .map(|number| [&b"all begin with this"[..], &number.to_be_bytes()].concat())
+                .collect();
+            for number in 0..others {
+                let length = random.usize(..19);
+                let key = &b"all begin with this"[..length];
+                expected.push([key, &[b'x'], &[number as u8; 3]].concat());
+            }
+            if others > 0 {
+                expected.push(b"all begin".to_vec());
+                expected.push(b"all begin with this".to_vec());
+            }
+            expected.sort();
+            expected.dedup();
+            random.shuffle(&mut expected);
+            let mut generation = Generation::default();
+            for key in &expected {
+                generation.add(Row::new(Family::Metadata, key, Some(b"value")));
+            }
+            expected.sort();
+            let range = WalkedRange::new(Family::Metadata, b"", b"");
+            assert_eq!(keys(&Arc::new(generation), &range), expected);
+        }
     }
 }
