@@ -46,6 +46,9 @@ pub(crate) struct Generation {
 struct Places {
     /// In the order in which they came.
     as_they_came: Vec<u32>,
+    /// The lowest and the highest row by score of a collection: those that were popped from an end all lie before what is
+    /// popped next, and no walk for that has to put them in order.
+    ends: Option<(u32, u32)>,
     /// In the order of their keys, if that was ever needed, and the generation was full.
     order: OnceLock<Order>,
 }
@@ -186,6 +189,9 @@ impl Generation {
     pub(crate) fn add(&mut self, row: Row) -> u32 {
         let place = self.rows.len() as u32;
         if let Some(collection) = self.collection(&row) {
+            if row.family() == Family::ZsetScore {
+                self.widen(collection, &row, place);
+            }
             self.collections[collection as usize]
                 .as_they_came
                 .push(place);
@@ -196,6 +202,21 @@ impl Generation {
         self.bytes += ROW_OVERHEAD + row.size();
         self.rows.push(row);
         place
+    }
+
+    /// A collection has one more row by score, which will be at this place.
+    fn widen(&mut self, collection: u32, row: &Row, place: u32) {
+        let ends = &mut self.collections[collection as usize].ends;
+        let (lowest, highest) = ends.get_or_insert((place, place));
+        if *lowest == place {
+            return;
+        }
+        let key_at = |place: u32| self.rows[place as usize].key();
+        if row.key() < key_at(*lowest) {
+            *lowest = place;
+        } else if row.key() > key_at(*highest) {
+            *highest = place;
+        }
     }
 
     /// Where the rows of the same collection are, if it belongs to one.
@@ -234,10 +255,23 @@ impl Generation {
 
     /// The part that all rows of the range are in; none if there is no such row.
     fn part(&self, range: &WalkedRange<'_>) -> Option<Part> {
-        match range.owner() {
-            Some(owner) => self.by_owner.get(&owner).copied().map(Part::Collection),
-            None => Some(Part::Family(range.family)),
-        }
+        let Some(owner) = range.owner() else {
+            return Some(Part::Family(range.family));
+        };
+        let collection = *self.by_owner.get(&owner)?;
+        let may_hold = self.reaches(collection, range);
+        may_hold.then_some(Part::Collection(collection))
+    }
+
+    /// Whether rows of a collection may lie in the range.
+    fn reaches(&self, collection: u32, range: &WalkedRange<'_>) -> bool {
+        let ends = self.collections[collection as usize].ends;
+        // Two collections of different families are taken for one if their hashes are the same.
+        let Some((lowest, highest)) = ends.filter(|_| range.family == Family::ZsetScore) else {
+            return true;
+        };
+        let is_before_end = range.to.is_empty() || self.row(lowest).key() < range.to;
+        is_before_end && self.row(highest).key() >= range.from
     }
 
     fn places(&self, part: Part) -> &Places {
@@ -529,6 +563,49 @@ mod tests {
             expected.sort();
             let range = WalkedRange::new(Family::Metadata, b"", b"");
             assert_eq!(keys(&Arc::new(generation), &range), expected);
+        }
+    }
+
+    /// Members of some scores in any order, and ranges that begin and end before them, among them and behind them.
+    #[test]
+    fn what_lies_before_or_behind_a_range_is_not_looked_at() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let row_key = |score: f64, member: &[u8]| {
+            let row_key = stored::RowKey::Score {
+                index: 1,
+                key: b"key",
+                version: 7,
+                score,
+                member,
+            };
+            row_key.encode()
+        };
+        for count in [1, 2, 50, 1000] {
+            let mut expected: Vec<Vec<u8>> = (0..count)
+                .map(|number: u32| row_key(f64::from(100 + number / 2), &number.to_be_bytes()))
+                .collect();
+            random.shuffle(&mut expected);
+            let mut generation = Generation::default();
+            for key in &expected {
+                generation.add(Row::new(Family::ZsetScore, key, None));
+            }
+            expected.sort();
+            let generation = Arc::new(generation);
+            let (lowest, highest) = (100.0, f64::from(100 + (count - 1) / 2));
+            for from in [0.0, lowest, 105.0, highest, highest + 1.0] {
+                for to in [1.0, lowest, lowest + 1.0, 110.0, highest + 2.0] {
+                    let (from_key, to_key) = (row_key(from, b""), row_key(to, b""));
+                    let range = WalkedRange::new(Family::ZsetScore, &from_key, &to_key);
+                    let within = expected
+                        .iter()
+                        .filter(|key| **key >= from_key && **key < to_key);
+                    let within: Vec<Vec<u8>> = within.cloned().collect();
+                    assert_eq!(keys(&generation, &range), within);
+                    if from > highest || to <= lowest {
+                        assert_eq!(generation.looked_at(&range), 0);
+                    }
+                }
+            }
         }
     }
 }
