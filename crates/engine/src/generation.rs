@@ -11,6 +11,7 @@ use cairn_encoding::row as stored;
 use rustc_hash::FxHashMap;
 
 use crate::batch::Batch;
+use crate::expected::prefetch;
 use crate::family::Family;
 use crate::row::{FETCHED_AHEAD, Row, common_prefix, fetched, long_hash, number_at};
 use crate::rows::Direction;
@@ -19,6 +20,8 @@ use crate::young::ROW_OVERHEAD;
 /// A walk takes along so few rows by themselves. For more it keeps the generation in memory until it ends, as it does with
 /// RocksDB's tables.
 const FEW_COPIED: usize = 256;
+/// So many keys, or fewer, tell most likely what all begin with.
+const SAMPLED: usize = 64;
 
 /// The rows of commits that are drained together.
 #[derive(Default)]
@@ -43,6 +46,9 @@ pub(crate) struct Generation {
 struct Places {
     /// In the order in which they came.
     as_they_came: Vec<u32>,
+    /// The lowest and the highest row by score of a collection: those that were popped from an end all lie before what is
+    /// popped next, and no walk for that has to put them in order.
+    ends: Option<(u32, u32)>,
     /// In the order of their keys, if that was ever needed, and the generation was full.
     order: OnceLock<Order>,
 }
@@ -127,6 +133,19 @@ impl Ordered {
         }
     }
 
+    /// Has what leads to a row brought near; the row itself can be expected once that is there.
+    fn expect_place(&self, number: usize) {
+        if let Ordered::Shared {
+            generation,
+            part,
+            range,
+        } = self
+        {
+            let order = generation.order_of(*part);
+            prefetch(generation.row(order.place(range.start + number)));
+        }
+    }
+
     fn count_before(&self, key: &[u8]) -> usize {
         match self {
             Ordered::Shared {
@@ -170,6 +189,9 @@ impl Generation {
     pub(crate) fn add(&mut self, row: Row) -> u32 {
         let place = self.rows.len() as u32;
         if let Some(collection) = self.collection(&row) {
+            if row.family() == Family::ZsetScore {
+                self.widen(collection, &row, place);
+            }
             self.collections[collection as usize]
                 .as_they_came
                 .push(place);
@@ -180,6 +202,21 @@ impl Generation {
         self.bytes += ROW_OVERHEAD + row.size();
         self.rows.push(row);
         place
+    }
+
+    /// A collection has one more row by score, which will be at this place.
+    fn widen(&mut self, collection: u32, row: &Row, place: u32) {
+        let ends = &mut self.collections[collection as usize].ends;
+        let (lowest, highest) = ends.get_or_insert((place, place));
+        if *lowest == place {
+            return;
+        }
+        let key_at = |place: u32| self.rows[place as usize].key();
+        if row.key() < key_at(*lowest) {
+            *lowest = place;
+        } else if row.key() > key_at(*highest) {
+            *highest = place;
+        }
     }
 
     /// Where the rows of the same collection are, if it belongs to one.
@@ -218,10 +255,23 @@ impl Generation {
 
     /// The part that all rows of the range are in; none if there is no such row.
     fn part(&self, range: &WalkedRange<'_>) -> Option<Part> {
-        match range.owner() {
-            Some(owner) => self.by_owner.get(&owner).copied().map(Part::Collection),
-            None => Some(Part::Family(range.family)),
-        }
+        let Some(owner) = range.owner() else {
+            return Some(Part::Family(range.family));
+        };
+        let collection = *self.by_owner.get(&owner)?;
+        let may_hold = self.reaches(collection, range);
+        may_hold.then_some(Part::Collection(collection))
+    }
+
+    /// Whether rows of a collection may lie in the range.
+    fn reaches(&self, collection: u32, range: &WalkedRange<'_>) -> bool {
+        let ends = self.collections[collection as usize].ends;
+        // Two collections of different families are taken for one if their hashes are the same.
+        let Some((lowest, highest)) = ends.filter(|_| range.family == Family::ZsetScore) else {
+            return true;
+        };
+        let is_before_end = range.to.is_empty() || self.row(lowest).key() < range.to;
+        is_before_end && self.row(highest).key() >= range.from
     }
 
     fn places(&self, part: Part) -> &Places {
@@ -283,12 +333,7 @@ impl Generation {
     fn order_of(&self, part: Part) -> &Order {
         let places = self.places(part);
         places.order.get_or_init(|| {
-            let places = &places.as_they_came;
-            let rows = || fetched(places, |place| self.row(*place));
-            let common = common_prefix(rows().map(Row::key));
-            let parts = rows().map(|row| part_at(row.key(), common));
-            let parts = parts.zip(places.iter().copied());
-            let mut places: Box<[(KeyPart, u32)]> = parts.collect();
+            let (common, mut places) = self.parts(&places.as_they_came);
             // By numbers alone first: to have that done without a branch is worth a second look at those that are alike.
             places.sort_unstable_by_key(|([high, low], _)| {
                 u128::from(*high) << 64 | u128::from(*low)
@@ -300,6 +345,26 @@ impl Generation {
             }
             Order { common, places }
         })
+    }
+
+    /// How many bytes the keys of all these rows begin with, and each place with the part of its key that follows.
+    fn parts(&self, places: &[u32]) -> (usize, Box<[(KeyPart, u32)]>) {
+        let keys = || fetched(places, |place| self.row(*place)).map(Row::key);
+        let sample = places.iter().step_by(places.len() / SAMPLED + 1);
+        let likely = common_prefix(sample.map(|place| self.row(*place).key()));
+        let mut parts = Vec::with_capacity(places.len());
+        // To fetch the rows takes longest, and if the guess is right that is done once.
+        let looked_at = keys().zip(places).map(|(key, place)| {
+            parts.push((part_at(key, likely), *place));
+            key
+        });
+        let common = common_prefix(looked_at);
+        if common < likely {
+            for (key, (part, _)) in keys().zip(&mut parts) {
+                *part = part_at(key, common);
+            }
+        }
+        (common, parts.into_boxed_slice())
     }
 
     /// The changes of a range in order.
@@ -354,13 +419,18 @@ impl Run {
         self.rows.len()
     }
 
-    fn get(&self, number: usize) -> Option<&Row> {
+    /// Which one in the order of keys a walk comes to when it has passed so many.
+    fn number(&self, passed: usize) -> Option<usize> {
         let last = self.len().checked_sub(1)?;
-        let number = match self.direction {
-            Direction::Forward => number,
-            Direction::Backward => last.checked_sub(number)?,
-        };
-        (number <= last).then(|| self.rows.row(number))
+        match self.direction {
+            Direction::Forward => (passed <= last).then_some(passed),
+            Direction::Backward => last.checked_sub(passed),
+        }
+    }
+
+    fn get(&self, passed: usize) -> Option<&Row> {
+        let number = self.number(passed)?;
+        Some(self.rows.row(number))
     }
 
     /// The change that the walk comes to next.
@@ -370,6 +440,10 @@ impl Run {
 
     pub(crate) fn advance(&mut self) {
         self.passed += 1;
+        // In two steps: rows lie in the order in which they came, so where one is has to be fetched as well.
+        if let Some(later) = self.number(self.passed + 2 * FETCHED_AHEAD) {
+            self.rows.expect_place(later);
+        }
         if let Some(ahead) = self.get(self.passed + FETCHED_AHEAD) {
             ahead.expect();
         }
@@ -443,5 +517,95 @@ impl<'r> WalkedRange<'r> {
     pub(crate) fn of_batch(&self, batch: &Batch) -> Vec<Row> {
         let rows = batch.rows().filter(|row| self.contains(row));
         rows.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(generation: &Arc<Generation>, range: &WalkedRange<'_>) -> Vec<Vec<u8>> {
+        let mut run = generation.run(range, Direction::Forward);
+        let next = || {
+            let run = run.as_mut()?;
+            let key = run.peek()?.key().to_vec();
+            run.advance();
+            Some(key)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Keys that begin alike but for a few, which a sample finds or not; some are as long as what the others begin with, or
+    /// shorter.
+    #[test]
+    fn what_few_keys_begin_with_does_not_matter() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for others in [0, 1, 3, 400] {
+            let mut expected: Vec<Vec<u8>> = (0..1000_u32)
+                .map(|number| [&b"all begin with this"[..], &number.to_be_bytes()].concat())
+                .collect();
+            for number in 0..others {
+                let length = random.usize(..19);
+                let key = &b"all begin with this"[..length];
+                expected.push([key, &[b'x'], &[number as u8; 3]].concat());
+            }
+            if others > 0 {
+                expected.push(b"all begin".to_vec());
+                expected.push(b"all begin with this".to_vec());
+            }
+            expected.sort();
+            expected.dedup();
+            random.shuffle(&mut expected);
+            let mut generation = Generation::default();
+            for key in &expected {
+                generation.add(Row::new(Family::Metadata, key, Some(b"value")));
+            }
+            expected.sort();
+            let range = WalkedRange::new(Family::Metadata, b"", b"");
+            assert_eq!(keys(&Arc::new(generation), &range), expected);
+        }
+    }
+
+    /// Members of some scores in any order, and ranges that begin and end before them, among them and behind them.
+    #[test]
+    fn what_lies_before_or_behind_a_range_is_not_looked_at() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let row_key = |score: f64, member: &[u8]| {
+            let row_key = stored::RowKey::Score {
+                index: 1,
+                key: b"key",
+                version: 7,
+                score,
+                member,
+            };
+            row_key.encode()
+        };
+        for count in [1, 2, 50, 1000] {
+            let mut expected: Vec<Vec<u8>> = (0..count)
+                .map(|number: u32| row_key(f64::from(100 + number / 2), &number.to_be_bytes()))
+                .collect();
+            random.shuffle(&mut expected);
+            let mut generation = Generation::default();
+            for key in &expected {
+                generation.add(Row::new(Family::ZsetScore, key, None));
+            }
+            expected.sort();
+            let generation = Arc::new(generation);
+            let (lowest, highest) = (100.0, f64::from(100 + (count - 1) / 2));
+            for from in [0.0, lowest, 105.0, highest, highest + 1.0] {
+                for to in [1.0, lowest, lowest + 1.0, 110.0, highest + 2.0] {
+                    let (from_key, to_key) = (row_key(from, b""), row_key(to, b""));
+                    let range = WalkedRange::new(Family::ZsetScore, &from_key, &to_key);
+                    let within = expected
+                        .iter()
+                        .filter(|key| **key >= from_key && **key < to_key);
+                    let within: Vec<Vec<u8>> = within.cloned().collect();
+                    assert_eq!(keys(&generation, &range), within);
+                    if from > highest || to <= lowest {
+                        assert_eq!(generation.looked_at(&range), 0);
+                    }
+                }
+            }
+        }
     }
 }

@@ -252,8 +252,11 @@ pub(crate) fn common_prefix<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> usi
 /// The eight bytes of a key from there on, as a number that sorts as they do. Keys are compared by these
 /// first: that does not have to fetch them from memory.
 pub(crate) fn number_at(key: &[u8], at: usize) -> u64 {
+    let part = &key[at..];
+    if let Some(bytes) = part.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
     let mut bytes = [0; 8];
-    let part = &key[at..key.len().min(at + bytes.len())];
     bytes[..part.len()].copy_from_slice(part);
     u64::from_be_bytes(bytes)
 }

@@ -16,7 +16,7 @@ pub(crate) type Element = Box<[u8]>;
 const FIRST_WALK: usize = 512;
 /// The most that one looks up: a walk that does not hold up its thread.
 const LONGEST_WALK: usize = 16 * 1024;
-/// The same for a walk that has to carry many young rows along, and is dear before it begins.
+/// The same for a walk on a thread of its own that has to carry many young rows along, and is dear before it begins.
 const LONGEST_DEAR_WALK: usize = 256 * 1024;
 /// The most elements that are added to what a walk has found.
 const MOST_ADDED: usize = 4096;
@@ -184,9 +184,14 @@ impl LookAhead {
         self.from.as_deref()
     }
 
-    /// The walk carries so many young rows along, whether it finds few elements or many.
-    pub(crate) fn make_worth(&mut self, carried: usize) {
-        self.count = self.count.max(carried.min(LONGEST_DEAR_WALK));
+    /// The walk carries so many young rows along, whether it finds few elements or many. If a connection's thread may
+    /// begin it, they are in order already, for the walks that follow too.
+    pub(crate) fn make_worth(&mut self, carried: usize, is_patient: bool) {
+        let longest = match is_patient {
+            true => LONGEST_DEAR_WALK,
+            false => LONGEST_WALK,
+        };
+        self.count = self.count.max(carried.min(longest));
     }
 
     pub(crate) fn wants_more(&self) -> bool {
@@ -290,6 +295,24 @@ mod tests {
             // 512, 1024, and so on up to 16,384, and then no more at once.
             assert_eq!(walks, 8);
         }
+    }
+
+    #[test]
+    fn a_walk_takes_what_it_carries_along_but_holds_up_no_connection() {
+        let found = |carried, is_patient| {
+            let mut walk = Run::new(Direction::Forward).next_walk(usize::MAX);
+            walk.make_worth(carried, is_patient);
+            while walk.wants_more() {
+                walk.find(b"element");
+            }
+            walk.found.len()
+        };
+        for is_patient in [true, false] {
+            assert_eq!(found(0, is_patient), FIRST_WALK);
+            assert_eq!(found(10_000, is_patient), 10_000);
+        }
+        assert_eq!(found(1_000_000, true), LONGEST_DEAR_WALK);
+        assert_eq!(found(1_000_000, false), LONGEST_WALK);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Zset {
             }
         }
         let mut rows = self.rows(txn, &span, direction)?;
-        walk.make_worth(rows.carried());
+        walk.make_worth(rows.carried(), txn.is_patient());
         let mut passed = 0;
         while walk.wants_more() {
             // To pass over a row is all that is done to it: that makes a step of several.
