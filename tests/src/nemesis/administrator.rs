@@ -193,8 +193,8 @@ impl Status {
         self.is_settled && !self.regions.is_empty() && self.regions.iter().all(is_whole)
     }
 
-    pub fn region_of(&self, key: &str) -> Option<&Region> {
-        let slot = slot(key.as_bytes());
+    pub fn region_of(&self, key: impl AsRef<[u8]>) -> Option<&Region> {
+        let slot = slot(key.as_ref());
         let mut regions = self.regions.iter();
         regions.find(|region| region.holds(slot))
     }

@@ -31,11 +31,17 @@ pub trait Writes: AsRawFd {
 /// Writes to some of the keys, over a connection of its own.
 pub struct Writer<C> {
     pub connection: C,
-    pub keys: Rc<[String]>,
+    pub keys: Rc<[Key]>,
 }
 
-pub fn keys() -> impl Iterator<Item = String> {
-    (0..KEYS).map(|number| format!("key:{number:012}"))
+/// In one piece with its neighbours: to find one by chance shall cost no more than it must.
+pub type Key = [u8; 16];
+
+pub fn keys() -> impl Iterator<Item = Key> {
+    (0..KEYS).map(|number| {
+        let key = format!("key:{number:012}");
+        Key::try_from(key.as_bytes()).expect("twelve digits")
+    })
 }
 
 /// Writes per second. One thread does all, whomever it asks, so that clients cost the same for all that are compared.
@@ -66,7 +72,7 @@ impl<C: Writes> Writer<C> {
     fn begin(&mut self, count: usize) -> io::Result<()> {
         for _ in 0..count {
             let key = &self.keys[fastrand::usize(..self.keys.len())];
-            self.connection.begin(key.as_bytes(), &[b'x'; VALUE]);
+            self.connection.begin(key, &[b'x'; VALUE]);
         }
         self.connection.flush()
     }

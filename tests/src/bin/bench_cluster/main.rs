@@ -74,7 +74,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         transfers: 50,
         rounds: 3,
         duration: Duration::from_secs(10),
-        clients: 256,
+        clients: 1024,
         only: Vec::new(),
         report: None,
     };

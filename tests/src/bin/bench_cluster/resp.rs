@@ -54,7 +54,7 @@ impl Writes for Sets {
     }
 
     fn finish(&mut self) -> io::Result<usize> {
-        let mut block = [0; 4096];
+        let mut block = [0; 512];
         while self.received.len() < OK.len() {
             let read = self.stream.read(&mut block)?;
             if read == 0 {

@@ -9,29 +9,32 @@ use cairn_tests::server::Server;
 use crate::Options;
 use crate::etcd::Etcd;
 use crate::grpc::Puts;
-use crate::load::{self, Benchmark, Clients, KEYS, VALUE, Writer};
+use crate::load::{self, Benchmark, Clients, KEYS, Key, VALUE, Writer};
 use crate::report::{Report, median};
 use crate::resp::Sets;
 
 const READERS: usize = 50;
-/// One led by each node. More would spread nothing on one machine, and split what is written together: etcd has a single group.
-const REGIONS: usize = 3;
+/// As etcd has a single group. More would spread nothing on one machine, and split what is written together.
+const REGIONS: usize = 1;
 /// How many clients share a connection, where they do.
 const SHARED: usize = 16;
+/// That clients are many is what makes writes go together, so a part of them is measured as well.
+const FEW: usize = 4;
 
 pub fn writes(options: &Options, report: &mut Report) {
     let clients = options.clients;
-    let together = clients / SHARED;
+    let few = clients / FEW;
     report.section(
         "Writes, beside etcd",
         &format!(
-            "Values of {VALUE} B at {KEYS} random keys, {clients} requests under way at any time, each acknowledged when a \
-             majority has synced it. Clients have a connection each, or {SHARED} of them share one, as streams of etcd's gRPC and as \
-             a pipeline of Redis' protocol. The same loop on one thread asks both: etcd at its leader, Cairn, in {REGIONS} regions, at the \
-             leaders of the keys. Rounds in turn, each with fresh nodes.",
+            "Values of {VALUE} B at {KEYS} random keys, each acknowledged when a majority has synced it. \
+             {clients} clients, as many as etcd's own benchmarks have, or {few}, with one request under way each. They \
+             have a connection each, or {SHARED} of them share one, as streams of etcd's gRPC and as a pipeline of Redis' protocol. The same loop on one thread asks both: etcd at its leader, Cairn, in {REGIONS} region, at the \
+             leader of the keys. Rounds in turn, each with fresh nodes.",
         ),
     );
     report.head(&[
+        "clients",
         "connections",
         "round",
         "etcd, puts/s",
@@ -39,7 +42,7 @@ pub fn writes(options: &Options, report: &mut Report) {
         "ratio",
     ]);
     let mut bars = Vec::new();
-    for (connections, at_once) in [(clients, 1), (together, SHARED)] {
+    for (connections, at_once) in [(clients, 1), (clients / SHARED, SHARED), (few, 1)] {
         let shape = Clients {
             connections,
             at_once,
@@ -53,6 +56,7 @@ pub fn writes(options: &Options, report: &mut Report) {
             let cairn = of_cairn(shape, options.duration);
             ratios.push(cairn / etcd);
             report.row(&[
+                &(connections * at_once).to_string(),
                 &connections.to_string(),
                 &round.to_string(),
                 &format!("{etcd:.0}"),
@@ -72,7 +76,7 @@ pub fn writes(options: &Options, report: &mut Report) {
 fn of_etcd(clients: Clients, duration: Duration) -> Option<f64> {
     let etcd = Etcd::start()?;
     let before = etcd.status().expect("a leader");
-    let keys: Rc<[String]> = load::keys().collect();
+    let keys: Rc<[Key]> = load::keys().collect();
     let writers = (0..clients.connections).map(|_| Writer {
         connection: Puts::connect(&before.leader).expect("a connection"),
         keys: keys.clone(),
@@ -93,12 +97,15 @@ fn of_cairn(clients: Clients, duration: Duration) -> f64 {
     let status = cluster.administrator.until_settled(REPLICAS);
     let led_by = |node: usize| {
         let is_led =
-            |key: &String| status.region_of(key).and_then(|region| region.leader) == Some(node);
-        load::keys().filter(is_led).collect::<Rc<[String]>>()
+            |key: &Key| status.region_of(key).and_then(|region| region.leader) == Some(node);
+        load::keys().filter(is_led).collect::<Rc<[Key]>>()
     };
     let addresses = cluster.fleet.addresses();
     let keys: Vec<_> = (0..addresses.len()).map(led_by).collect();
-    let nodes = (0..addresses.len()).cycle().take(clients.connections);
+    let leaders: Vec<_> = (0..addresses.len())
+        .filter(|node| !keys[*node].is_empty())
+        .collect();
+    let nodes = leaders.into_iter().cycle().take(clients.connections);
     let writers = nodes.map(|node| Writer {
         connection: Sets::connect(&addresses[node]).expect("a connection"),
         keys: keys[node].clone(),
