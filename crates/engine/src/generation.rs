@@ -547,7 +547,7 @@ mod tests {
             for number in 0..others {
                 let length = random.usize(..19);
                 let key = &b"all begin with this"[..length];
-                expected.push([key, &[b'x'], &[number as u8; 3]].concat());
+                expected.push([key, b"x", &[number as u8; 3]].concat());
             }
             if others > 0 {
                 expected.push(b"all begin".to_vec());
