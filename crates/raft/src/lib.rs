@@ -52,6 +52,6 @@ pub use log::Log;
 pub use machine::{Content, Entry, Machine, SnapshotReader, SnapshotWriter};
 pub use node::Node;
 pub use propose::MAX_PAYLOAD;
-pub use runtime::{Later, apart};
+pub use runtime::Later;
 pub use tcp::{Caller, Identity, Run, Tcp, Tls, Traffic};
 pub use transport::{CallError, Service, Transport};

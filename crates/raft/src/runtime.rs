@@ -12,8 +12,6 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use openraft::rt::AsyncRuntime;
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::block_in_place;
 
 pub(crate) type Instant = <Runtime as AsyncRuntime>::Instant;
 
@@ -47,16 +45,6 @@ pub(crate) fn uptime() -> u64 {
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     // Whoever wants to know when it ends passes a channel.
     drop(Runtime::spawn(task));
-}
-
-/// Does what takes long, while another thread goes on with the tasks of this one. A node may have a single thread for all of them, and
-/// others must not wait to hear that it is there.
-pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Handle::try_current();
-    match runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
-        true => block_in_place(work),
-        false => work(),
-    }
 }
 
 pub(crate) async fn sleep(duration: Duration) {

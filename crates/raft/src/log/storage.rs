@@ -19,7 +19,7 @@ use crate::consensus::{
 };
 use crate::lease::Places;
 use crate::machine::Machine;
-use crate::runtime::{apart, sleep};
+use crate::runtime::sleep;
 
 /// How often it is looked whether a snapshot is installed.
 const INSTALLING: Duration = Duration::from_millis(5);
@@ -160,11 +160,9 @@ impl RegionLog {
         if on_disk.is_empty() {
             return Ok(kept);
         }
-        let read = || {
-            self.log
-                .read(self.region, on_disk.start, on_disk.end, enough)
-        };
-        let rows = apart(read)?;
+        let rows = self
+            .log
+            .read(self.region, on_disk.start, on_disk.end, enough)?;
         let complete = rows.len() as u64 == on_disk.end - on_disk.start;
         let starts = rows
             .first()

@@ -28,16 +28,9 @@ use crate::server::Server;
 
 /// Where the logs of the regions are, below the directory of the data.
 const LOG: &str = "raft";
+const THREADS_AT_LEAST: usize = 2;
 /// The number of the node that founds a cluster.
 const FOUNDER: u64 = 1;
-
-/// The threads on which nodes talk. A proposal passes through a dozen short tasks, and where there is a thread that has nothing to do
-/// it is woken for many of them, to find that they are done. What takes long is done apart (`cairn_raft::apart`), so that even
-/// one thread hears others in time.
-fn threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores / 2).max(1)
-}
 
 /// What a server that may belong to a cluster has from the start.
 pub struct Entrance {
@@ -65,8 +58,9 @@ impl Entrance {
         store.engine().start_filters();
         let log = Log::open(&path, &settings.raft)
             .map_err(|error| format!("cannot open the logs in {}: {error}", path.display()))?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads())
+            .worker_threads(threads.max(THREADS_AT_LEAST))
             .thread_name("cluster")
             .enable_all()
             .build()

@@ -1,7 +1,7 @@
 //! The state machines of a node's regions: what their logs commit goes into the engine.
 //!
-//! To apply is done where it is asked for, since it takes no longer than to change memory; only what is very much is done apart.
-//! Whatever waits for the disk is done on a thread that may.
+//! To apply is done where it is asked for, since it takes no longer than to change memory. Whatever waits for the disk is done
+//! on a thread that may.
 
 use std::any::Any;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_cluster::{ClusterMap, MAP_REGION};
 use cairn_engine::{Batch, EngineError, Incoming, Maxima, Regions, Snapshot};
-use cairn_raft::{Applied, Content, Entry, Later, Machine, SnapshotReader, SnapshotWriter, apart};
+use cairn_raft::{Applied, Content, Entry, Later, Machine, SnapshotReader, SnapshotWriter};
 
 /// The answer to a batch that has changed nothing: it was evaluated when the region was another.
 pub const WRONG_EPOCH: &[u8] = &[1];
@@ -67,9 +67,6 @@ impl Attendant for Unattended {
     fn bring_back(&self, _: u64) {}
     fn learn(&self, _: ClusterMap) {}
 }
-
-/// To apply so many bytes takes longer than others should wait for.
-const MUCH: usize = 4 * 1024 * 1024;
 
 /// How long to wait before it is tried again to move something to a disk that is full.
 const DISK_FULL: Duration = Duration::from_millis(500);
@@ -157,13 +154,6 @@ impl RegionMachine {
     }
 }
 
-fn payload_bytes(entry: &Entry) -> usize {
-    match &entry.content {
-        Content::Batch { payload, .. } => payload.len(),
-        Content::Blank | Content::Membership(_) => 0,
-    }
-}
-
 /// What entries come to.
 struct Applying {
     region: u64,
@@ -236,13 +226,8 @@ impl Machine for RegionMachine {
     ) -> Later<'a, io::Result<Vec<Bytes>>> {
         Box::pin(async move {
             self.make_room().await?;
-            let bytes: usize = entries.iter().map(payload_bytes).sum();
-            let apply = || self.apply_now(region, entries, applied);
-            let answers = match bytes > MUCH {
-                true => apart(apply),
-                false => apply(),
-            };
-            answers.map_err(io::Error::other)
+            self.apply_now(region, entries, applied)
+                .map_err(io::Error::other)
         })
     }
 
