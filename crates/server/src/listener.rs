@@ -54,11 +54,6 @@ pub fn serve(mut settings: Settings) -> Result<(), String> {
             ..RankOptions::default()
         },
     };
-    if settings.cluster_enabled {
-        // What comes to a node waits for the proposal that is under way. If clients run on the same machine, or other nodes, more
-        // comes while these go on, to be read, committed and synced together.
-        let_finish();
-    }
     let store = match settings.cluster_enabled {
         false => Store::open(&settings.dir, options),
         true => Store::open_replicated(&settings.dir, options),
@@ -348,9 +343,14 @@ impl WorkerThread {
 async fn work(server: Arc<Server>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
     let worker = Worker::new(server.clone());
     let mut stopping = server.stopping();
-    if !server.settings.cluster_enabled {
-        let awake = worker.clone();
-        tokio::task::spawn_local(async move { awake.vigil.keep().await });
+    match server.settings.cluster_enabled {
+        false => {
+            let awake = worker.clone();
+            tokio::task::spawn_local(async move { awake.vigil.keep().await });
+        }
+        // What comes now waits for the proposal that is under way. If clients run on the same machine, or other nodes, more comes
+        // while these go on: to be read and committed in one turn.
+        true => let_finish(),
     }
     loop {
         tokio::select! {
