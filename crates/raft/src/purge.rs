@@ -22,9 +22,18 @@ impl Group {
         }
         // To the half, so that it is some time until it has to be done again.
         let excess = bytes - self.config.log_bytes / 2;
-        let Some(wanted) = self.log.index_at(excess)? else {
+        let Some(mut wanted) = self.log.index_at(excess)? else {
             return Ok(());
         };
+        if bytes <= self.config.log_bytes_limit {
+            match self.needed() {
+                Some(needed) => wanted = wanted.min(needed),
+                None => return Ok(()),
+            }
+        }
+        if wanted < self.log.indexes().start {
+            return Ok(());
+        }
         let is_behind = || machine.durable(self.region) < Some(wanted);
         if is_behind() {
             machine.sync_stored().await?;
@@ -35,13 +44,7 @@ impl Group {
         let Some(durable) = machine.durable(self.region) else {
             return Ok(());
         };
-        let mut upto = wanted.min(durable);
-        if bytes <= self.config.log_bytes_limit {
-            match self.needed() {
-                Some(needed) => upto = upto.min(needed),
-                None => return Ok(()),
-            }
-        }
+        let upto = wanted.min(durable);
         if upto < self.log.indexes().start {
             return Ok(());
         }

@@ -57,14 +57,15 @@ impl RocksRows {
         options.set_track_and_verify_wals_in_manifest(true);
         // The process ends when a write fails; RocksDB shall not go on in silence.
         options.set_max_bgerror_resume_count(0);
-        // Entries are written once, read soon or never, and dropped from the front. Most of them need never reach a
-        // table: what is purged before its memtable is full is written to the log alone.
+        // Entries are written once, read soon or never, and dropped from the front. Where little is written they need never
+        // reach a table: what is purged before its memtable is full is written to the log alone. Where much is, tables
+        // live for seconds, and are not worth compressing.
         options.set_write_buffer_size(32 * MIB);
         options.set_max_write_buffer_number(4);
         options.set_min_write_buffer_number_to_merge(2);
         options.set_max_total_wal_size(256 * MIB as u64);
         options.set_wal_bytes_per_sync(512 * 1024);
-        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_compression_type(DBCompressionType::None);
         options.set_allow_concurrent_memtable_write(false);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(16 * MIB);

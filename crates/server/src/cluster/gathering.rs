@@ -34,6 +34,8 @@ pub struct Gathering {
     /// Twice as many proposals as leave without waiting before one does again, and how many of them are left.
     pause: u32,
     left: u32,
+    /// Whether it was not in vain to wait the last time.
+    has_paid: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -111,10 +113,14 @@ impl Gathering {
 
     /// It is waited for no longer.
     pub fn stop_waiting(&mut self) {
-        self.pause = match self.has_come() {
-            true => self.pause / 2,
+        let has_come = self.has_come();
+        self.pause = match has_come {
+            true if self.has_paid => self.pause / 2,
+            // Where it pays only every other time, it is as if it did not.
+            true => self.pause,
             false => (self.pause * 2 + 1).min(2 * LONGEST_BREAK + 1),
         };
+        self.has_paid = has_come;
         // That it was in vain once may be chance, and who leaves at once now has nearly nobody along.
         self.left = self.pause / 2;
         self.awaited = None;
@@ -228,5 +234,23 @@ mod tests {
             gathering.ended();
         }
         assert_eq!(waited, [0, 1, 3, 7, 15, 31, 63, 127, 191]);
+    }
+
+    /// A client by itself whose commands change more rows and fewer in turn.
+    #[test]
+    fn who_brings_less_every_other_time_is_not_waited_for() {
+        let mut gathering = Gathering::default();
+        gathering.add(gathered(Family::Data, 10));
+        let mut in_vain = 0;
+        for (answered, brought) in [(3, 2), (2, 3)].into_iter().cycle().take(200) {
+            let waits = gathering.expects_more(answered);
+            (0..brought).for_each(|_| drop(gathering.add(gathered(Family::Data, 10))));
+            if waits {
+                in_vain += u32::from(!gathering.has_come());
+                gathering.stop_waiting();
+            }
+            gathering.ended();
+        }
+        assert!(in_vain < 10, "{in_vain} of 100");
     }
 }
