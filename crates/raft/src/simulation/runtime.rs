@@ -157,9 +157,15 @@ fn spawn(task: Task) {
 
 /// Runs what belongs to a node, and all that it spawns.
 pub(crate) fn spawn_on(owner: u64, task: impl Future<Output = ()> + Send + 'static) {
+    as_owner(owner, || spawn(Box::pin(task)));
+}
+
+/// Does something for a node: what is spawned meanwhile belongs to it.
+pub(crate) fn as_owner<T>(owner: u64, act: impl FnOnce() -> T) -> T {
     let before = world(|world| std::mem::replace(&mut world.owner, owner));
-    spawn(Box::pin(task));
+    let done = act();
     world(|world| world.owner = before.unwrap_or(0));
+    done
 }
 
 /// Ends all tasks of a node, wherever they are.

@@ -2,8 +2,10 @@
 //! turn out to be true.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use crate::simulation::cluster::{Cluster, REGION};
 use crate::simulation::history::{Counts, History};
 use crate::simulation::invariants;
 use crate::simulation::machine::WRONG_EPOCH;
-use crate::simulation::runtime::{random, spawn_on};
+use crate::simulation::runtime::{as_owner, random, spawn_on};
 
 /// The node of the clients, which never fails.
 const CLIENTS: u64 = 0;
@@ -94,7 +96,13 @@ impl Story {
         node: &Arc<Node>,
         answer: impl Future<Output = T> + Send,
     ) -> Option<T> {
-        let answer = within(Duration::from_secs(60), answer).await;
+        // What it does for a client is done by its process, and ends with that.
+        let mut answer = std::pin::pin!(answer);
+        let asked = poll_fn(|context| match self.cluster.runs(node) {
+            true => as_owner(node.id(), || answer.as_mut().poll(context)).map(Some),
+            false => Poll::Ready(None),
+        });
+        let answer = within(Duration::from_secs(60), asked).await.flatten();
         assert!(answer.is_some() || !self.cluster.runs(node), "no answer");
         answer
     }
