@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Flags;
 use crate::inspect::{Check, Inspect};
-use crate::{config, listener};
+use crate::{config, listener, processor};
 
 #[derive(Parser)]
 #[command(name = "cairn", version, about = "A Redis-compatible database on disk")]
@@ -31,6 +31,10 @@ enum Run {
 }
 
 pub fn main() -> ExitCode {
+    if let Some(what) = processor::lacks() {
+        eprintln!("cairn: {what}");
+        return ExitCode::FAILURE;
+    }
     let outcome = match Cli::parse().command {
         Run::Serve(flags) => flags.load().and_then(|settings| {
             config::start_log(settings.values.get("loglevel"));

@@ -25,6 +25,7 @@ mod observe;
 mod outbox;
 mod output_limits;
 mod pause;
+mod processor;
 mod propagation;
 mod pubsub;
 pub mod rdb_file;
