@@ -313,8 +313,14 @@ impl Generation {
 
     /// Adds the changes of a range.
     pub(crate) fn gather(&self, range: &WalkedRange<'_>, out: &mut Vec<Row>) {
-        let places = self.places_of(range).map(|places| &places.as_they_came);
-        let rows = places.into_iter().flatten().map(|place| self.row(*place));
+        let Some(places) = self.places_of(range) else {
+            return;
+        };
+        let places = &places.as_they_came;
+        if range.is_whole {
+            out.reserve(places.len());
+        }
+        let rows = fetched(places, |place| self.row(*place));
         out.extend(rows.filter(|row| range.contains(row)).cloned());
     }
 
@@ -491,26 +497,38 @@ pub(crate) struct WalkedRange<'r> {
     pub(crate) to: &'r [u8],
     /// What the rows of the collection begin with that all rows of the range belong to, if it is one.
     pub(crate) prefix: Option<&'r [u8]>,
+    /// A hash of that.
+    owner: Option<u64>,
+    /// It is all of the collection.
+    is_whole: bool,
 }
 
 impl<'r> WalkedRange<'r> {
     pub(crate) fn new(family: Family, from: &'r [u8], to: &'r [u8]) -> Self {
         let prefix = collection_prefix(family, from);
+        let prefix = prefix.filter(|prefix| stored::ends_within_version(prefix, to));
+        let is_all = |prefix: &[u8]| from.len() == prefix.len() && !to.starts_with(prefix);
         WalkedRange {
             family,
             from,
             to,
-            prefix: prefix.filter(|prefix| stored::ends_within_version(prefix, to)),
+            prefix,
+            owner: prefix.map(|prefix| long_hash(family, prefix)),
+            is_whole: prefix.is_some_and(is_all),
         }
     }
 
     pub(crate) fn owner(&self) -> Option<u64> {
-        self.prefix.map(|prefix| long_hash(self.family, prefix))
+        self.owner
     }
 
     fn contains(&self, row: &Row) -> bool {
         let key = row.key();
-        row.family() == self.family && key >= self.from && (self.to.is_empty() || key < self.to)
+        let is_within = match self.is_whole {
+            true => key.starts_with(self.from),
+            false => key >= self.from && (self.to.is_empty() || key < self.to),
+        };
+        is_within && row.family() == self.family
     }
 
     /// What a batch that is not committed makes of the range.

@@ -213,6 +213,8 @@ pub(crate) fn fetched<'i, T>(
     items: &'i [T],
     row_of: impl Fn(&'i T) -> &'i Row,
 ) -> impl Iterator<Item = &'i Row> {
+    let first = items.iter().take(FETCHED_AHEAD);
+    first.for_each(|item| row_of(item).expect());
     items.iter().enumerate().map(move |(number, item)| {
         if let Some(ahead) = items.get(number + FETCHED_AHEAD) {
             row_of(ahead).expect();

@@ -47,8 +47,9 @@ const MANY_RUNS: usize = 8192;
 const LARGEST: usize = 32 * 1024;
 /// How many slots are looked at for a row that may be evicted.
 const EVICTION_EFFORT: usize = 256;
-/// How many are evicted before others get their turn.
-const EVICTED_AT_ONCE: usize = 16;
+/// How many are evicted at once by whoever puts a row, and by a drain.
+const EVICTED_BY_WRITER: usize = 16;
+const EVICTED_BY_DRAIN: usize = 64;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 /// What is known of the last use of rows that are in memory no more takes so small a part of what hot rows do.
@@ -66,8 +67,9 @@ const GENERATIONS: usize = 4;
 const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many times as much as is written at once a drain looks at: much of it may have died while it was young.
 const DRAINED_TOGETHER: usize = 4;
-/// How many rows or collections are forgotten before readers get their turn.
-const FORGOTTEN_AT_ONCE: usize = 256;
+/// How many rows or collections a drain forgets before readers get their turn. To be put to sleep and woken takes those who wait for
+/// it as long as some hundred of them.
+const FORGOTTEN_AT_ONCE: usize = 1024;
 
 /// Who walks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,13 +242,13 @@ impl State {
         if let Some(before) = replaced {
             self.bytes[shard] -= ROW_OVERHEAD + before.size();
         }
-        self.evict_some(shard, limit);
+        self.evict_some(shard, limit, EVICTED_BY_WRITER);
     }
 
     /// Evicts a few rows if there is no room for them; true if that may not have been all. Young rows take no room from
     /// the hot ones: many of them come at once, and most are never asked for.
-    fn evict_some(&mut self, shard: usize, limit: usize) -> bool {
-        for _ in 0..EVICTED_AT_ONCE {
+    fn evict_some(&mut self, shard: usize, limit: usize, most: usize) -> bool {
+        for _ in 0..most {
             if self.bytes[shard] <= limit + self.young_bytes() / SHARDS {
                 return false;
             }
@@ -741,7 +743,7 @@ impl Young {
             let mut has_more = true;
             while has_more {
                 let mut state = self.state.write();
-                has_more = state.evict_some(shard, self.shard_limit);
+                has_more = state.evict_some(shard, self.shard_limit, EVICTED_BY_DRAIN);
                 RwLockWriteGuard::unlock_fair(state);
             }
         }

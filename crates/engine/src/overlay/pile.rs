@@ -98,8 +98,12 @@ impl Pile {
             self.later
                 .select_nth_unstable_by(kept, |one, other| order(other, one));
         }
-        let mut piece = self.later.split_off(kept);
+        let mut piece = match kept {
+            0 => std::mem::take(&mut self.later),
+            _ => self.later.split_off(kept),
+        };
         piece.sort_unstable_by(order);
+        self.ordered.reserve(piece.len());
         for Change { row, .. } in piece {
             let is_known = self
                 .ordered
