@@ -39,7 +39,7 @@ scripts: build test-tools
 	$(CARGO) test --release --package cairn-tests --test scripts
 
 crash: build test-tools
-	$(CARGO) test --release --package cairn-tests --test crash --test powercut -- --nocapture
+	$(CARGO) test --release --package cairn-tests --test crash --test powercut --test cluster_powercut -- --nocapture
 
 # A long differential run: make differential COMMANDS=1000000 SEED=1
 COMMANDS ?= 1000000

@@ -6,7 +6,7 @@
  * it promised in a journal outside the data directory. The server is then killed, and the test
  * (tests/src/powercut.rs) reads the journal and takes back everything that was never promised.
  *
- *     server ── open, rename, unlink, truncate ─▶ it happens, and might be lost: written down
+ *     server ── open, rename, link, unlink, … ──▶ it happens, and might be lost: written down
  *            ── fsync, fdatasync ───────────────▶ it happens, and is promised:   written down
  *            ── pwrite over existing bytes ─────▶ it happens, and might be lost: written down
  *            ── write, sync_file_range, msync ──▶ not looked at: no promise
@@ -27,6 +27,8 @@
  *     syncdir   time  path
  *     rename    time  attic  from  to       attic: where the displaced file lies, "-" if none
  *     unlink    time  attic  path
+ *     link      time  file  path            a further name of a file
+ *     rmdir     time  path
  *
  * `file` is inode:birth, which no later file shares. `time` is monotonic. A change carries the time at
  * which it was done and a sync the time at which it began, as does the size it covers: a change or a
@@ -293,19 +295,38 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
     return rename_with(from_dir, from, to_dir, to, flags);
 }
 
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags) {
+    int result = (int)syscall(SYS_linkat, from_dir, from, to_dir, to, flags);
+    int saved = errno;
+    char path[PATH_ROOM];
+    struct file file;
+    if (result == 0 && journal >= 0 && path_of_name(to_dir, to, path) && inside(path)) {
+        int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && identify(fd, &file)) note("link\t%lld\t%s\t%s\n", now(), file.id, path);
+        syscall(SYS_close, fd);
+    }
+    errno = saved;
+    return result;
+}
+
+int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
+
 int unlinkat(int dir, const char *name, int flags) {
     char path[PATH_ROOM], kept[PATH_ROOM] = "-";
-    int ours = journal >= 0 && !(flags & AT_REMOVEDIR) && path_of_name(dir, name, path) && inside(path);
-    if (ours) keep(path, kept);
+    int is_dir = flags & AT_REMOVEDIR;
+    int ours = journal >= 0 && path_of_name(dir, name, path) && inside(path);
+    if (ours && !is_dir) keep(path, kept);
     int result = (int)syscall(SYS_unlinkat, dir, name, flags);
     int saved = errno;
     if (result) discard(kept);
+    else if (ours && is_dir) note("rmdir\t%lld\t%s\n", now(), path);
     else if (ours) note("unlink\t%lld\t%s\t%s\n", now(), kept, path);
     errno = saved;
     return result;
 }
 
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
+int rmdir(const char *name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
 
 int remove(const char *name) {
     int result = unlinkat(AT_FDCWD, name, 0);

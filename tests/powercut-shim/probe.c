@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int must(int result) {
@@ -44,6 +45,12 @@ int main(int argc, char **argv) {
     must(rename("renamed.tmp", "renamed-durably"));
     int empty = create("only-its-name-is-synced");
     put(empty, "lost");
+    make_synced("first-name", "two names");
+    must(link("first-name", "linked-durably"));
+    must(mkdir("removed-durably", 0755));
+    make_synced("removed-durably/inside", "gone");
+    must(unlink("removed-durably/inside"));
+    must(rmdir("removed-durably"));
     sync_directory();
 
     /* Appends after the last sync are lost, with fdatasync as with fsync. */
@@ -80,5 +87,12 @@ int main(int argc, char **argv) {
     must(rename("CURRENT.tmp", "CURRENT"));
     make_synced("unlinked", "back again");
     must(unlink("unlinked"));
+
+    /* The same goes for a further name, and for a directory with what was in it. */
+    must(link("first-name", "linked"));
+    must(mkdir("removed", 0755));
+    make_synced("removed/inside-removed", "back with its directory");
+    must(unlink("removed/inside-removed"));
+    must(rmdir("removed"));
     return 0;
 }

@@ -130,11 +130,7 @@ impl Trial {
         let _turn = one_at_a_time();
         let seed = setting("CRASH_SEED", fastrand::u64(..));
         println!("{self:?}, CRASH_SEED={seed}");
-        let mut scratch = TempDir::with_prefix("cairn-fault-").map_err(told)?;
-        if std::env::var_os("CRASH_KEEP").is_some() {
-            scratch.disable_cleanup(true);
-            println!("left behind: {}", scratch.path().display());
-        }
+        let scratch = scratch("cairn-fault-").map_err(told)?;
         let outcome = Bench::set_up(self, scratch.path(), seed)?.run()?;
         // Past the capture of the test runner: a run that went well has something to say, too.
         let _ = writeln!(io::stderr(), "{self}: {outcome}");
@@ -318,23 +314,35 @@ impl<'a> Bench<'a> {
         if self.trial.program != Program::Cairn || !can_check() {
             return Ok(());
         }
-        let mut check = Command::new(cairn_binary());
-        let output = check
-            .args(["check", "--dir"])
-            .arg(self.server.dir())
-            .output();
-        let output = output.map_err(told)?;
         self.outcome.checked_offline += 1;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = [output.stdout, output.stderr].concat();
-        Err(format!(
-            "cairn check: {}\n{}",
-            output.status,
-            String::from_utf8_lossy(&said)
-        ))
+        check_offline(self.server.dir())
     }
+}
+
+/// `cairn check` of the directory of a server that does not run. What it finds is the error.
+pub fn check_offline(dir: &Path) -> Result<(), String> {
+    let mut check = Command::new(cairn_binary());
+    let output = check.args(["check", "--dir"]).arg(dir).output();
+    let output = output.map_err(told)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!(
+        "cairn check: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&said)
+    ))
+}
+
+/// Where servers put their data, for as long as a test lasts, or for good with `CRASH_KEEP`.
+pub fn scratch(prefix: &str) -> io::Result<TempDir> {
+    let mut scratch = TempDir::with_prefix(prefix)?;
+    if std::env::var_os("CRASH_KEEP").is_some() {
+        scratch.disable_cleanup(true);
+        println!("left behind: {}", scratch.path().display());
+    }
+    Ok(scratch)
 }
 
 fn told(error: io::Error) -> String {

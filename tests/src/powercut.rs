@@ -5,7 +5,7 @@
 //! the directory. The rules are those of POSIX, and of ext4 where POSIX is silent:
 //!
 //! - a file keeps the bytes it had when its last fsync began, also those that were written over since;
-//! - creating, renaming and unlinking last once their directory has been fsynced; creating, also once
+//! - creating, linking, renaming and unlinking last once their directory has been fsynced; creating, also once
 //!   the file itself has been. What did not last is undone, latest first;
 //! - what was there when the server started lasts: it survived the cut before.
 //!
@@ -44,7 +44,7 @@ pub enum Severity {
 pub struct Damage {
     pub bytes: u64,
     pub files: usize,
-    /// Renames and unlinks undone.
+    /// Renames, unlinks and removals of directories undone.
     pub names: usize,
     /// Bytes that had been written over, whether they came back or not.
     pub written_over: u64,
@@ -286,6 +286,9 @@ mod tests {
             ("CURRENT", "old"),
             ("CURRENT.tmp", "new"),
             ("cut-back", "0123"),
+            ("first-name", "two names"),
+            ("inside-removed", "back with its directory"),
+            ("linked-durably", "two names"),
             ("log", "synced"),
             ("only-its-name-is-synced", ""),
             ("overwritten", "FIRST second"),
@@ -294,7 +297,7 @@ mod tests {
         ];
         let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
         assert_eq!(contents(&root), expected);
-        assert_eq!(damage.names, 2);
+        assert_eq!(damage.names, 4);
     }
 
     #[test]
@@ -327,7 +330,9 @@ mod tests {
             assert!(["second", "third!", "FOURTH"].contains(&written_over));
             assert!(" and longer".starts_with(appended));
             assert_eq!(left["renamed-durably"], "new name");
+            assert_eq!(left["linked-durably"], "two names");
             assert!(!left.contains_key("unlinked-durably"));
+            assert!(!left.contains_key("inside"));
         }
     }
 }

@@ -286,6 +286,14 @@ impl Server {
         panic!("no free port\n{}", self.log_tail());
     }
 
+    /// Starts a server that has ended, and kills it so much later, however far it has come.
+    pub fn interrupt_start(&mut self, after: Duration) {
+        assert!(self.child.is_none(), "the server is running already");
+        self.child = Some(self.spawn().expect("the server can be run"));
+        thread::sleep(after);
+        self.kill9();
+    }
+
     fn try_start(&mut self) -> Result<(), Refused> {
         let seen = fs::metadata(&self.log).map_or(0, |log| log.len() as usize);
         let mut child = self.spawn().map_err(Refused::CannotRun)?;

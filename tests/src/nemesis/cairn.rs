@@ -1,8 +1,9 @@
-//! A cluster of Cairn, of which everything can be hurt: its processes, their links, disks and clocks.
+//! A cluster of Cairn, of which everything can be hurt: its processes, their links, disks, clocks and power.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fastrand::Rng;
 use tempfile::TempDir;
@@ -14,12 +15,14 @@ use super::mesh::Mesh;
 use super::trouble::{Fault, Target};
 use crate::clock::Clock;
 use crate::disk::SmallDisk;
+use crate::fault::scratch;
+use crate::powercut::{self, PowerCut, Severity};
 use crate::server::{Launch, free_port};
 
 pub const REPLICAS: usize = 3;
 
 /// Links are slow by so much, and clocks wrong by at most so much.
-const DELAY: std::time::Duration = std::time::Duration::from_millis(50);
+const DELAY: Duration = Duration::from_millis(50);
 const SKEW_MS: i64 = 10 * 60 * 1000;
 
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub struct Setup {
     pub disk: Option<&'static str>,
     /// Whether each node has a clock of its own.
     pub clocks: bool,
+    /// Whether the power of each node can be cut. What it deletes stays on its disk until it is started again.
+    pub power: bool,
     /// Whether nodes talk through proxies, so that links can be cut. That costs time, which who measures does not want.
     pub links: bool,
     /// Whether each node has a port for encrypted clients, too. What it shows them is said by the flags.
@@ -48,6 +53,7 @@ impl Default for Setup {
             flags: Vec::new(),
             disk: None,
             clocks: false,
+            power: false,
             links: true,
             tls: false,
         }
@@ -63,6 +69,8 @@ pub struct Cluster {
     /// Nobody talks through it if there are no links.
     mesh: Mesh,
     clocks: Vec<Clock>,
+    /// None if power does not fail.
+    powers: Vec<PowerCut>,
     /// None where none can be had.
     disks: Vec<SmallDisk>,
     _scratch: TempDir,
@@ -81,7 +89,9 @@ impl Cluster {
 
     /// Starts nodes that know nothing of each other yet.
     pub fn start(setup: &Setup) -> Cluster {
-        let scratch = TempDir::with_prefix("cairn-cluster-").expect("a directory");
+        // Both are libraries that are loaded into a node, and there is one such.
+        assert!(!(setup.clocks && setup.power), "clocks or power");
+        let scratch = scratch("cairn-cluster-").expect("a directory");
         let nodes = 0..setup.nodes;
         let disks = setup
             .disk
@@ -98,6 +108,11 @@ impl Cluster {
                 room.join("data")
             })
             .collect();
+        let powers = dirs.iter().filter(|_| setup.power).map(|dir| {
+            fs::create_dir_all(dir).expect("a data directory");
+            PowerCut::over(dir).expect("power that can be cut")
+        });
+        let powers: Vec<PowerCut> = powers.collect();
         let ports: Vec<[u16; 2]> = dirs.iter().map(|_| [free_port(), free_port()]).collect();
         let tls_ports: Vec<u16> = dirs
             .iter()
@@ -122,8 +137,10 @@ impl Cluster {
             let launch = launch.dir(dirs[node].clone()).port(port);
             let tls_port = tls_ports.get(node).map(u16::to_string);
             let launch = launch.flags(tls_port.iter().flat_map(|port| ["--tls-port", port]));
-            let environment = clocks.get(node).map(Clock::environment);
-            let environment = environment.into_iter().flatten();
+            let clock = clocks.get(node).map(Clock::environment);
+            let power = powers.get(node).map(PowerCut::environment);
+            let environment = clock.into_iter().flatten();
+            let environment = environment.chain(power.into_iter().flatten());
             environment.fold(launch, |launch, (name, value)| launch.env(name, value))
         });
         Cluster {
@@ -132,6 +149,7 @@ impl Cluster {
             tls_ports,
             mesh,
             clocks,
+            powers,
             disks,
             _scratch: scratch,
         }
@@ -165,6 +183,40 @@ impl Cluster {
     /// Sets the clock of a node so many milliseconds ahead, or behind, if it has one of its own.
     pub fn set_clock(&self, node: usize, ahead_ms: i64) {
         self.skew(&[node], || ahead_ms);
+    }
+
+    /// Cuts the power of nodes, all at the same moment: they are gone, and of each so is what it has not synced, or some of it.
+    pub fn cut_power(&mut self, nodes: &[usize], rng: &mut Rng) -> powercut::Damage {
+        self.fleet.kill_together(nodes);
+        let mut damage = powercut::Damage::default();
+        for node in nodes {
+            let severity = [Severity::Total, Severity::Torn][rng.usize(..2)];
+            let cut = self.powers[*node].cut(severity, rng);
+            damage += cut.expect("what was not synced can be taken back");
+        }
+        damage
+    }
+
+    /// Starts nodes from what a power cut has left, and cuts their power again so much later, however far they have come.
+    pub fn interrupt_start(
+        &mut self,
+        nodes: &[usize],
+        after: Duration,
+        rng: &mut Rng,
+    ) -> powercut::Damage {
+        for node in nodes {
+            self.powers[*node].arm().expect("power");
+            self.fleet.interrupt_start(*node, after);
+        }
+        self.cut_power(nodes, rng)
+    }
+
+    /// Starts nodes from what a power cut has left.
+    pub fn restore_power(&mut self, nodes: &[usize]) {
+        for node in nodes {
+            self.powers[*node].arm().expect("power");
+            self.fleet.revive(*node);
+        }
     }
 
     fn skew(&self, nodes: &[usize], mut ahead_ms: impl FnMut() -> i64) -> bool {

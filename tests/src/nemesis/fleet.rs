@@ -1,5 +1,7 @@
 //! The nodes of a cluster, as processes that can be hurt.
 
+use std::time::Duration;
+
 use crate::server::{Launch, Server};
 
 pub struct Fleet {
@@ -36,6 +38,31 @@ impl Fleet {
     pub fn kill(&mut self, node: usize) {
         self.go_on(node);
         self.nodes[node].kill9();
+    }
+
+    /// Ends nodes at once, all at the same moment.
+    pub fn kill_together(&mut self, nodes: &[usize]) {
+        let running: Vec<usize> = nodes
+            .iter()
+            .copied()
+            .filter(|node| !self.has_ended(*node))
+            .collect();
+        running
+            .iter()
+            .for_each(|node| self.signal(*node, libc::SIGKILL));
+        nodes.iter().for_each(|node| self.nodes[*node].kill9());
+        nodes.iter().for_each(|node| self.stopped[*node] = false);
+    }
+
+    /// Starts a node that was killed, and kills it again so much later, however far it has come.
+    pub fn interrupt_start(&mut self, node: usize, after: Duration) {
+        self.nodes[node].interrupt_start(after);
+    }
+
+    /// Ends a node in good order.
+    pub fn end(&mut self, node: usize) {
+        let ended = self.nodes[node].terminate();
+        assert!(ended.success(), "{}", self.nodes[node].log_tail());
     }
 
     /// Starts a node again that was killed.

@@ -7,8 +7,8 @@
 //! and says of each request whether it was done, certainly not done, or whether nobody knows. [`run`] has many of
 //! these work on a few [`objects`](Objects), and returns their [`History`], for `linearizability` to judge.
 //!
-//! `cairn` sets up a cluster of Cairn, of which everything can be hurt: processes, links, disks and clocks. A [`Ledger`] holds
-//! what such a cluster has acknowledged.
+//! `cairn` sets up a cluster of Cairn, of which everything can be hurt: processes, links, disks, clocks and power. A [`Ledger`]
+//! holds what such a cluster has acknowledged. [`churn`] keeps it busy, so that logs are purged and tables compacted.
 //!
 //! `redis` sets up a Redis Cluster. It acknowledges before its replicas know, so it loses writes when a master dies: this is
 //! how the whole is checked, see `tests/nemesis.rs`.
@@ -16,6 +16,7 @@
 pub mod administrator;
 pub mod cairn;
 mod callers;
+pub mod churn;
 mod cluster_client;
 mod fleet;
 pub mod ledger;

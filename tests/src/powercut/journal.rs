@@ -22,6 +22,8 @@ pub struct Journal {
     synced_files: HashMap<FileId, u64>,
     /// When the last sync of each directory began.
     synced_dirs: HashMap<PathBuf, u64>,
+    /// When a directory of this name was removed last.
+    removed_dirs: HashMap<PathBuf, u64>,
 }
 
 /// A change to which names there are.
@@ -33,6 +35,9 @@ pub struct Change {
 
 enum What {
     Created(FileId),
+    /// A file that was there has a further name.
+    Linked(FileId),
+    DirectoryRemoved,
     Unlinked {
         kept: Option<PathBuf>,
     },
@@ -94,6 +99,12 @@ impl Journal {
                 let displaced = attic_entry(displaced);
                 let from = normal(from);
                 self.change(time, What::RenamedFrom { from, displaced }, path);
+            }
+            ["link", _, id, path] => self.change(time, What::Linked(id.to_owned()), path),
+            ["rmdir", _, path] => {
+                let latest = self.removed_dirs.entry(normal(path)).or_default();
+                *latest = time.max(*latest);
+                self.change(time, What::DirectoryRemoved, path);
             }
             ["truncate", _, id, size, _] => {
                 let size = Size::Truncated(size.parse().ok()?);
@@ -172,10 +183,19 @@ impl Journal {
     }
 
     fn settled(&self, change: &Change) -> bool {
-        let dir = change.path.parent().unwrap_or(&change.path);
-        let dir_synced = self.synced_dirs.get(dir);
-        dir_synced.is_some_and(|&began| began > change.time)
+        self.names_last(&change.path, change.time)
             || matches!(&change.what, What::Created(id) if self.synced_files.contains_key(id))
+    }
+
+    /// Whether what became of this name at that time lasts: its directory was synced since, or is gone for good.
+    fn names_last(&self, path: &Path, time: u64) -> bool {
+        let Some(dir) = path.parent() else {
+            return false;
+        };
+        let since =
+            |events: &HashMap<PathBuf, u64>| events.get(dir).copied().filter(|at| *at > time);
+        since(&self.synced_dirs).is_some()
+            || since(&self.removed_dirs).is_some_and(|removed| self.names_last(dir, removed))
     }
 }
 
@@ -215,14 +235,22 @@ impl Change {
     /// A name that a newer, lasting file has taken since stays with that file.
     pub fn undo(&self, damage: &mut Damage) -> io::Result<()> {
         match &self.what {
-            What::Created(id) => {
+            What::Created(id) | What::Linked(id) => {
                 let Ok(info) = fs::metadata(&self.path) else {
                     return Ok(());
                 };
                 if identify(&info)? == *id {
                     damage.files += 1;
-                    damage.bytes += info.len();
+                    if matches!(self.what, What::Created(_)) {
+                        damage.bytes += info.len();
+                    }
                     fs::remove_file(&self.path)?;
+                }
+            }
+            What::DirectoryRemoved => {
+                if !self.path.exists() {
+                    damage.names += 1;
+                    fs::create_dir(&self.path)?;
                 }
             }
             What::Unlinked { kept } => {
