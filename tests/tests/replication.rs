@@ -499,6 +499,30 @@ fn a_cairn_follows_a_redis_and_takes_its_place() {
     assert_eq!(field(&mut here, "role").as_deref(), Some("master"));
 }
 
+/// What its master has yet to say may be about keys whose time has come: they must be there for as long as it is not said that they are
+/// gone, on those who follow the follower, too.
+#[test]
+fn who_follows_a_follower_has_what_expired_there_until_it_is_deleted() {
+    let redis = Server::redis(&["--repl-diskless-sync-delay", "0"]);
+    let mut there = redis.client();
+    assert_eq!(there.line("DEBUG SET-ACTIVE-EXPIRE 0"), Value::ok());
+    let port = redis.port().to_string();
+    let cairn = Server::cairn(&["--replicaof", &format!("127.0.0.1 {port}")]);
+    there.line("SET a 1 PX 50");
+    there.line("SET b 1");
+    wait_for(&cairn, &redis);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(cairn.client().line("GET a"), Value::Null);
+    let follower = replica_of(&cairn, &[]);
+    wait_for(&follower, &cairn);
+    assert_eq!(follower.client().line("DBSIZE"), Value::Int(2));
+    // By this the master finds out.
+    assert_eq!(there.line("GET a"), Value::Null);
+    wait_for(&cairn, &redis);
+    wait_for(&follower, &cairn);
+    assert_eq!(follower.client().line("DBSIZE"), Value::Int(1));
+}
+
 #[test]
 fn a_cairn_follows_a_cairn_by_its_settings() {
     let mut master = Server::cairn(&["--requirepass", "secret"]);

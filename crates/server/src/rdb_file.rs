@@ -69,8 +69,12 @@ impl Preparation {
 
     /// The moment is now.
     pub fn open(self, server: &Server) -> Result<Snapshot> {
+        let mut image = Image::open(&server.store)?;
+        if server.upstream.is_any() {
+            image = image.with_expired();
+        }
         Ok(Snapshot {
-            image: Image::open(&server.store)?,
+            image,
             preparation: self,
             sum: Sum::default(),
             database: None,

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::keyspace::LegacyRows;
 use crate::store::Store;
+use crate::txn::BEFORE_EXPIRY;
 
 pub use elements::Element;
 use elements::{Walk, lacking};
@@ -123,9 +124,10 @@ impl Image {
         })
     }
 
-    /// The time of the moment.
-    pub fn now_ms(&self) -> u64 {
-        self.now_ms
+    /// Shows what has expired, too: on a server that follows another, whose commands may be about it until it is told that it is gone.
+    pub fn with_expired(mut self) -> Image {
+        self.now_ms = BEFORE_EXPIRY;
+        self
     }
 
     /// The codes of all libraries of functions.

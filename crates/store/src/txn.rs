@@ -37,7 +37,7 @@ use crate::store::Store;
 const SHORT_WORK: u32 = 20_000;
 
 /// A time at which nothing has expired.
-const BEFORE_EXPIRY: u64 = 1;
+pub(crate) const BEFORE_EXPIRY: u64 = 1;
 
 /// A row's value, in the batch or in the engine; never copied.
 pub enum Row<'t> {

@@ -127,10 +127,30 @@ fn an_image_shows_what_lives_in_every_form() {
     for _ in 0..2 {
         let mut image = Image::open(fixture.store()).unwrap();
         assert_eq!(image.libraries(), [b"code".to_vec()]);
-        assert_eq!(image.now_ms(), START + 10);
         assert_eq!(shown(&mut image), expected());
         Image::prepare(fixture.store()).unwrap();
     }
+}
+
+#[test]
+fn what_has_expired_shows_where_another_server_decides_about_it() {
+    let fixture = filled();
+    let field = |number: u32, at: u64| format!("field:{number:06} value of {number} {at}");
+    let due = [field(0, START + 5), field(1, START + 7)];
+    let timed = [
+        field(0, 0),
+        field(1, START + 5),
+        field(2, START + 100),
+        field(3, 0),
+    ];
+    let mut all = expected();
+    all.extend([
+        entry("old and gone", START + 5, &["value"]),
+        entry("all due", 0, &due.each_ref().map(String::as_str)),
+        entry("timed", 0, &timed.each_ref().map(String::as_str)),
+    ]);
+    let image = Image::open(fixture.store()).unwrap();
+    assert_eq!(shown(&mut image.with_expired()), all);
 }
 
 #[test]
