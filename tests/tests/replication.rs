@@ -368,7 +368,7 @@ fn a_redis_follows_and_holds_the_same() {
 fn one_that_was_cut_off_goes_on_where_it_was() {
     let mut cairn = Server::cairn(&[]);
     let mut client = cairn.client();
-    client.line("CONFIG SET repl-backlog-size 64mb");
+    client.line("CONFIG SET repl-backlog-size 512mb");
     let replica = replica_of(&cairn, &[]);
     under_load(&cairn, 3, || thread::sleep(Duration::from_millis(500)));
     assert_same(&replica, &cairn);
@@ -474,7 +474,7 @@ fn a_cairn_follows_a_redis_and_takes_its_place() {
     // It was cut off, and goes on where it was.
     under_load(&redis, 8, || {
         let mut killer = redis.client();
-        killer.line("CONFIG SET repl-backlog-size 64mb");
+        killer.line("CONFIG SET repl-backlog-size 512mb");
         for _ in 0..2 {
             assert_eq!(killer.line("CLIENT KILL TYPE replica"), Value::Int(1));
             thread::sleep(Duration::from_millis(1500));
