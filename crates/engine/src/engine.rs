@@ -624,6 +624,15 @@ impl Engine {
         let Some(prefix) = range.prefix else {
             return self.rows(batch, family, lower, upper, direction);
         };
+        let batch = batch.filter(|batch| batch.has_changes_in(family));
+        if let Some(whole) = self.young.whole(&range) {
+            let changes = Carried {
+                newest: batch.map_or_else(Vec::new, |batch| range.of_batch(batch)),
+                ..Carried::default()
+            };
+            let cursor = Cursor::new(whole, lower, upper);
+            return self.walk(Stored::Whole(cursor), changes, lower, direction);
+        }
         let walker = Walker::Foreground;
         let (beneath, changes) = self.open_walk(&range, batch, direction, walker, |beneath| {
             beneath.map_err(|since| {
@@ -643,8 +652,17 @@ impl Engine {
                 whole
             }
         };
+        // What is not committed is for nobody else to see.
+        let keeping = changes.keeping.filter(|_| batch.is_none());
         let cursor = Cursor::new(whole, lower, upper);
-        self.walk(Stored::Whole(cursor), changes, lower, direction)
+        let mut rows = self.walk(Stored::Whole(cursor), changes, lower, direction);
+        if let Some(keeping) = keeping
+            && direction == Direction::Forward
+            && let Some(whole) = rows.read_whole(family, prefix, keeping.reach)
+        {
+            self.young.keep_shown(keeping, whole);
+        }
+        rows
     }
 
     /// The same for rows that are too many to be kept: the cache is left alone.

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering as Memory};
 use std::sync::{Arc, OnceLock};
 
 use cairn_encoding::row as stored;
@@ -36,6 +37,8 @@ pub(crate) struct Generation {
     last: Option<(u32, usize)>,
     /// Where the rows of each family are.
     by_family: [Places; Family::COUNT],
+    /// Somebody has walked over all of a small collection: it is worth knowing from now on when one changes.
+    is_walked: AtomicBool,
     bytes: usize,
     /// The index in the journal of the last commit; none where there is no journal.
     pub(crate) applied: Option<u64>,
@@ -51,6 +54,10 @@ struct Places {
     ends: Option<(u32, u32)>,
     /// In the order of their keys, if that was ever needed, and the generation was full.
     order: OnceLock<Order>,
+    /// How often a row of the collection was changed, as far as anybody wanted to know.
+    changes: u32,
+    /// One more than this was when somebody walked over all of it.
+    walked_at: AtomicU32,
 }
 
 /// Places in the order of their keys.
@@ -192,9 +199,9 @@ impl Generation {
             if row.family() == Family::ZsetScore {
                 self.widen(collection, &row, place);
             }
-            self.collections[collection as usize]
-                .as_they_came
-                .push(place);
+            let places = &mut self.collections[collection as usize];
+            places.as_they_came.push(place);
+            places.changes += 1;
         }
         self.by_family[row.family() as usize]
             .as_they_came
@@ -248,6 +255,11 @@ impl Generation {
 
     /// The row at this place has changed again.
     pub(crate) fn replace(&mut self, place: u32, row: Row) {
+        if *self.is_walked.get_mut()
+            && let Some(collection) = self.collection(&row)
+        {
+            self.collections[collection as usize].changes += 1;
+        }
         self.bytes += row.size();
         let before = std::mem::replace(&mut self.rows[place as usize], row);
         self.bytes -= before.size();
@@ -294,6 +306,28 @@ impl Generation {
     /// Whether it has rows of the collection that the range belongs to.
     pub(crate) fn has_collection(&self, owner: u64) -> bool {
         self.by_owner.contains_key(&owner)
+    }
+
+    /// How often rows of the collection have changed; none if it has none of them.
+    pub(crate) fn changes(&self, owner: u64) -> Option<u32> {
+        let collection = *self.by_owner.get(&owner)?;
+        Some(self.collections[collection as usize].changes)
+    }
+
+    /// Somebody walks over all of the collection. True if that was done before, and nothing has changed since.
+    pub(crate) fn note_walk(&self, owner: u64) -> bool {
+        let Some(collection) = self.by_owner.get(&owner) else {
+            return false;
+        };
+        let places = &self.collections[*collection as usize];
+        let now = places.changes + 1;
+        if places.walked_at.load(Memory::Relaxed) == now {
+            return true;
+        }
+        // Whoever changes something sees this: that is not done while somebody walks.
+        self.is_walked.store(true, Memory::Relaxed);
+        places.walked_at.store(now, Memory::Relaxed);
+        false
     }
 
     pub(crate) fn row(&self, place: u32) -> &Row {
@@ -500,7 +534,7 @@ pub(crate) struct WalkedRange<'r> {
     /// A hash of that.
     owner: Option<u64>,
     /// It is all of the collection.
-    is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 impl<'r> WalkedRange<'r> {

@@ -181,6 +181,7 @@ mod tests {
                     runs: runs
                         .filter_map(|rows| rows.run(&range, direction))
                         .collect(),
+                    ..Carried::default()
                 };
                 let mut overlay = Overlay::new(carried, direction);
                 let mut expected: Vec<&Row> = model.values().collect();

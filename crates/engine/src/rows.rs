@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::family::Family;
 use crate::overlay::Overlay;
 use crate::row::Row;
-use crate::whole;
+use crate::whole::{self, Reach};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -119,7 +119,7 @@ impl OwnedIterator {
             self.iterator.next();
         }
         self.iterator.status().ok()?;
-        Some(whole.build(family, prefix))
+        Some(whole.build(family, prefix, Reach::default()))
     }
 }
 
@@ -177,6 +177,25 @@ impl Rows {
             Direction::Forward => self.stored.seek(&self.lower),
             Direction::Backward => self.stored.seek_to_last(),
         }
+    }
+
+    /// All that it shows, in one piece, from which it begins again; none if that is too much, or cannot be read.
+    pub(crate) fn read_whole(
+        &mut self,
+        family: Family,
+        prefix: &[u8],
+        reach: Reach,
+    ) -> Option<Row> {
+        let mut whole = whole::Builder::default();
+        self.rewind();
+        let is_all = loop {
+            match self.next() {
+                Ok(Some((key, value))) if whole.add(key, value) => {}
+                end => break matches!(end, Ok(None)),
+            }
+        };
+        self.rewind();
+        is_all.then(|| whole.build(family, prefix, reach))
     }
 
     /// The next row, as key and value.

@@ -31,7 +31,7 @@ impl Engine {
             let of_family = young.iter().filter(|row| row.family() == family);
             let changes = Carried {
                 newest: of_family.cloned().collect(),
-                runs: Vec::new(),
+                ..Carried::default()
             };
             let overlay = Overlay::new(changes, Direction::Forward);
             Rows::new(Stored::Iterator(stored), overlay, Box::default())

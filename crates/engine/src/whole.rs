@@ -5,8 +5,12 @@
 //! it in one, among the hot rows (see `young`), until a drain changes one of them. It stands for RocksDB:
 //! young rows are shown on top of it as they are on top of an iterator.
 //!
+//! A collection that is walked over again and again while it is young is kept with its young rows. To show these on top once more
+//! changes nothing, so it may stand for RocksDB all the same; and as long as it [reaches](Reach) to the last change nothing
+//! has to be shown on top of it.
+//!
 //! ```text
-//!   count u16 | where each entry ends u16 ... | entries: key_len u16 | key | value
+//!   generation u32 | changes u32 | count u16 | where each entry ends u16 ... | entries: key_len u16 | key | value
 //! ```
 
 use std::ops::Range;
@@ -19,6 +23,37 @@ pub const FEW: usize = 128;
 /// The most bytes that they take.
 const MOST_BYTES: usize = 16 * 1024;
 const NUMBER: usize = 2;
+/// What stands before the numbers.
+const HEAD: usize = 8;
+
+/// Up to which change young rows are in it: those of all generations before this one, and of this one as it was after so many
+/// changes of the collection. By default none are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Reach {
+    pub(crate) generation: u32,
+    pub(crate) changes: u32,
+}
+
+impl Reach {
+    pub(crate) fn of(whole: &Row) -> Reach {
+        let value = whole.value().unwrap_or_default();
+        let number = |at: usize| {
+            let bytes = value.get(at..at + 4).unwrap_or(&[0; 4]);
+            u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        };
+        Reach {
+            generation: number(0),
+            changes: number(4),
+        }
+    }
+
+    fn bytes(self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[..4].copy_from_slice(&self.generation.to_ne_bytes());
+        bytes[4..].copy_from_slice(&self.changes.to_ne_bytes());
+        bytes
+    }
+}
 
 /// What a walk finds, row by row.
 #[derive(Default)]
@@ -43,9 +78,10 @@ impl Builder {
     }
 
     /// All rows of the family that begin with `prefix`.
-    pub(crate) fn build(self, family: Family, prefix: &[u8]) -> Row {
+    pub(crate) fn build(self, family: Family, prefix: &[u8], reach: Reach) -> Row {
         let count = ((self.ends.len() / NUMBER) as u16).to_ne_bytes();
-        let value = [&count, &self.ends[..], &self.entries[..]].concat();
+        let head = reach.bytes();
+        let value = [&head[..], &count, &self.ends[..], &self.entries[..]].concat();
         Row::new(Kind::Whole(family), prefix, Some(&value))
     }
 }
@@ -72,7 +108,8 @@ impl Cursor {
     }
 
     fn value(&self) -> &[u8] {
-        self.whole.value().unwrap_or_default()
+        let value = self.whole.value().unwrap_or_default();
+        value.get(HEAD..).unwrap_or_default()
     }
 
     fn number(&self, at: usize) -> usize {

@@ -31,6 +31,7 @@ use crate::generation::{Generation, Run, WalkedRange, collection_of};
 use crate::row::{Kind, Row, hash};
 use crate::rows::Direction;
 use crate::table::{Evicted, Slot, Table};
+use crate::whole::Reach;
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 pub(crate) const ROW_OVERHEAD: usize = 80;
@@ -101,6 +102,15 @@ pub(crate) struct Carried {
     pub(crate) newest: Vec<Row>,
     /// The others, the newest first.
     pub(crate) runs: Vec<Run>,
+    /// If they are few, all of a collection, and did not change between two walks: the right to keep what is shown.
+    pub(crate) keeping: Option<Keeping>,
+}
+
+/// The right to keep a collection with its young rows in one piece.
+#[derive(Clone, Copy)]
+pub(crate) struct Keeping {
+    pub(crate) reach: Reach,
+    replaced: u32,
 }
 
 struct State {
@@ -167,6 +177,33 @@ impl State {
     fn looked_at(&self, range: &WalkedRange<'_>) -> usize {
         let looked_at = self.generations().map(|rows| rows.looked_at(range));
         looked_at.sum()
+    }
+
+    /// The generations that have rows of the collection, with their numbers, the newest first.
+    fn generations_with(&self, owner: u64) -> impl Iterator<Item = (&Generation, Reach)> {
+        let numbers = (0..=self.number).rev();
+        self.generations()
+            .zip(numbers)
+            .filter_map(move |(rows, generation)| {
+                let changes = rows.changes(owner)?;
+                Some((
+                    rows,
+                    Reach {
+                        generation,
+                        changes,
+                    },
+                ))
+            })
+    }
+
+    /// Notes that all of a collection is walked over.
+    fn note_walk(&self, range: &WalkedRange<'_>) -> Option<Keeping> {
+        let owner = range.owner().filter(|_| range.is_whole)?;
+        let (newest, reach) = self.generations_with(owner).next()?;
+        newest.note_walk(owner).then_some(Keeping {
+            reach,
+            replaced: self.replaced,
+        })
     }
 
     fn has_young(&self) -> bool {
@@ -276,7 +313,12 @@ impl State {
             slot.warm();
             slot.row.clone()
         });
-        known.ok_or(self.since())
+        // What RocksDB has of young rows is what has survived of them.
+        let is_true = |whole: &Row| match Reach::of(whole).generation {
+            0 => true,
+            generation => generation > self.drained,
+        };
+        known.filter(is_true).ok_or(self.since())
     }
 
     /// A key was used whose row was fetched from below.
@@ -535,6 +577,7 @@ impl Young {
     ) -> Result<()> {
         let mut state = self.state.write();
         state.commits += 1;
+        state.replaced += 1;
         write()?;
         for row in batches.flat_map(Batch::rows) {
             let hash = hash(row.family(), row.key());
@@ -574,6 +617,7 @@ impl Young {
                 for generation in state.generations() {
                     generation.gather(range, &mut carried.newest);
                 }
+                carried.keeping = state.note_walk(range);
             } else if tries < MOST_TRIES && state.active.looked_at(range) > FEW_LOOKED_AT {
                 drop(state);
                 self.close_active(range);
@@ -610,6 +654,28 @@ impl Young {
         let mut state = self.state.write();
         if state.active.looked_at(range) > FEW_LOOKED_AT {
             state.begin_generation();
+        }
+    }
+
+    /// All that there is of a collection, if it is known in one piece, to which nothing has to be added.
+    pub(crate) fn whole(&self, range: &WalkedRange<'_>) -> Option<Row> {
+        let owner = range.owner()?;
+        let state = self.state.read();
+        let whole = state.beneath(range).ok()?;
+        let newest = state.generations_with(owner).next();
+        let reach = newest.map(|(_, reach)| reach).unwrap_or_default();
+        (Reach::of(&whole) == reach).then_some(whole)
+    }
+
+    /// Keeps what a walk over a small collection has shown.
+    pub(crate) fn keep_shown(&self, keeping: Keeping, whole: Row) {
+        if !self.is_worth_keeping(whole.size()) {
+            return;
+        }
+        let hash = hash(whole.kind(), whole.key());
+        let mut state = self.state.write();
+        if keeping.reach.generation > state.drained && keeping.replaced == state.replaced {
+            state.put_hot(hash, whole, self.shard_limit);
         }
     }
 
@@ -825,9 +891,12 @@ impl Young {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overlay::Overlay;
+    use crate::rows::{Rows, Stored};
     use crate::survivors::Survivors;
-    use cairn_encoding::row::RowKey;
-    use std::collections::HashSet;
+    use crate::whole::{Builder, Cursor};
+    use cairn_encoding::row::{RowKey, version_end, version_prefix};
+    use std::collections::{BTreeMap, HashSet};
 
     fn apply(young: &Young, batch: Batch, index: u64) {
         let facts = [&b"one"[..], b"other"].map(|key| Row::new(Family::Meta, key, Some(b"fact")));
@@ -947,6 +1016,114 @@ mod tests {
         let kept: usize = young.state.read().rows.iter().map(Table::len).sum();
         // That element, the metadata, and the facts about the commits.
         assert_eq!(kept, 4);
+    }
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn walk_over(whole: Row, carried: Carried, lower: &[u8], upper: &[u8]) -> Rows {
+        let cursor = Cursor::new(whole, lower, upper);
+        let overlay = Overlay::new(carried, Direction::Forward);
+        Rows::new(Stored::Whole(cursor), overlay, lower.into())
+    }
+
+    fn shown(rows: &mut Rows) -> Model {
+        let mut shown = Model::new();
+        while let Some((key, value)) = rows.next().unwrap() {
+            shown.insert(key.to_vec(), value.to_vec());
+        }
+        shown
+    }
+
+    /// Walks over small collections, which are kept at once or late, while these are changed, go to new generations, and are
+    /// drained one generation after the other; against a model of all rows and one of what RocksDB has.
+    #[test]
+    fn what_is_kept_of_small_collections_is_what_was_committed() {
+        let mut random = fastrand::Rng::with_seed(17);
+        let (mut at_once, mut late) = (0, 0);
+        for _ in 0..300 {
+            let young = Young::new(1 << 20, 4 << 20);
+            let (mut all, mut below) = (Model::new(), Model::new());
+            let mut unkept = Vec::new();
+            for index in 1..=150_u64 {
+                let mut lower = Vec::new();
+                version_prefix(&mut lower, 1, &[random.u8(..2)], 7);
+                let upper = version_end(&lower);
+                match random.u8(..10) {
+                    0..3 => {
+                        let mut batch = Batch::new();
+                        for _ in 0..random.u8(1..3) {
+                            let row_key = [&lower[..], &[random.u8(..4)]].concat();
+                            if random.u8(..3) == 0 {
+                                batch.delete(Family::Data, &row_key);
+                                all.remove(&row_key);
+                            } else {
+                                batch.put(Family::Data, &row_key, index.to_be_bytes());
+                                all.insert(row_key, index.to_be_bytes().to_vec());
+                            }
+                        }
+                        apply(&young, batch, index);
+                    }
+                    3 => {
+                        young.close_newest();
+                    }
+                    4 if !young.is_empty() => {
+                        let oldest = &young.oldest()[..1];
+                        let survivors = Survivors::of(oldest, &HashSet::new());
+                        for row in survivors.rows() {
+                            match row.value() {
+                                Some(value) => below.insert(row.key().into(), value.into()),
+                                None => below.remove(row.key()),
+                            };
+                        }
+                        drain(&young, oldest);
+                    }
+                    5 => {
+                        for (keeping, whole) in unkept.drain(..) {
+                            young.keep_shown(keeping, whole);
+                        }
+                    }
+                    _ => {
+                        let range = WalkedRange::new(Family::Data, &lower, &upper);
+                        let expected = all.range(lower.clone()..upper.clone());
+                        let expected: Model = expected
+                            .map(|(key, value)| (key.clone(), value.clone()))
+                            .collect();
+                        if let Some(whole) = young.whole(&range) {
+                            at_once += usize::from(Reach::of(&whole) != Reach::default());
+                            let mut rows = walk_over(whole, Carried::default(), &lower, &upper);
+                            assert_eq!(shown(&mut rows), expected);
+                            continue;
+                        }
+                        let walk =
+                            young
+                                .open_walk(&range, Direction::Forward, Walker::Foreground, |it| it);
+                        let (beneath, carried) = walk.unwrap();
+                        let whole = beneath.unwrap_or_else(|since| {
+                            let mut whole = Builder::default();
+                            for (key, value) in below.range(lower.clone()..upper.clone()) {
+                                assert!(whole.add(key, value));
+                            }
+                            let whole = whole.build(Family::Data, &lower, Reach::default());
+                            young.keep_whole(&range, since, whole.clone());
+                            whole
+                        });
+                        let keeping = carried.keeping;
+                        let mut rows = walk_over(whole, carried, &lower, &upper);
+                        if let Some(keeping) = keeping {
+                            let whole = rows.read_whole(Family::Data, &lower, keeping.reach);
+                            if random.bool() {
+                                young.keep_shown(keeping, whole.unwrap());
+                            } else {
+                                unkept.push((keeping, whole.unwrap()));
+                                late += 1;
+                            }
+                        }
+                        assert_eq!(shown(&mut rows), expected);
+                    }
+                }
+            }
+        }
+        assert!(at_once > 500 && late > 100, "{at_once} {late}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ enum Step {
         Vec<(Vec<u8>, Option<Vec<u8>>)>,
         Option<Vec<u8>>,
     ),
+    /// Walks it over and over, with nothing on top.
+    WalkAgain(u8),
     Drain,
 }
 
@@ -59,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..3_u8, changes()).prop_map(|(key, changes)| Step::Commit(key, changes)),
         4 => (0..3_u8, direction, changes(), prop::option::of(sub()))
             .prop_map(|(key, direction, changes, seek)| Step::Walk(key, direction, changes, seek)),
+        2 => (0..3_u8).prop_map(Step::WalkAgain),
         1 => Just(Step::Drain),
     ]
 }
@@ -131,6 +134,12 @@ fn a_walk_shows_what_was_committed_and_what_is_pending() {
                         let batch = batch_of(*key, changes, &mut shown);
                         let shown = (&batch, &shown);
                         check_walk(&engine, *key, *direction, shown, seek.as_ref())?;
+                    }
+                    Step::WalkAgain(key) => {
+                        let shown = (&Batch::new(), &rows);
+                        for _ in 0..4 {
+                            check_walk(&engine, *key, Direction::Forward, shown, None)?;
+                        }
                     }
                     Step::Drain => engine.flush().unwrap(),
                 }
