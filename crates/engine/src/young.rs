@@ -674,7 +674,7 @@ impl Young {
         }
         let hash = hash(whole.kind(), whole.key());
         let mut state = self.state.write();
-        if keeping.reach.generation > state.drained && keeping.replaced == state.replaced {
+        if keeping.replaced == state.replaced {
             state.put_hot(hash, whole, self.shard_limit);
         }
     }
