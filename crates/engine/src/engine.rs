@@ -291,7 +291,7 @@ impl Engine {
         if !is_new && !journal::is_empty(path)? {
             // The last run did not end in order. To open for writing changes files; if something is damaged
             // that must be found out before.
-            Engine::open_read_only(path, settings)?;
+            Engine::check(path, settings)?;
         }
         let gate = Arc::new(Gate::default());
         let memory = options::Memory::new(settings);
@@ -404,7 +404,7 @@ impl Engine {
 
     /// Brings what an earlier run left in the journal into RocksDB, for good.
     fn replay(&self) -> Result<()> {
-        let replayed = self.read_journal(Engine::make_room)?;
+        let replayed = self.read_journal()?;
         self.drain()?;
         self.database.sync()?;
         if let Replayed::Gap = replayed {
@@ -416,23 +416,39 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes everything in the journal young that RocksDB does not have, calling `after_each` record.
-    pub(crate) fn read_journal(
-        &self,
-        after_each: impl Fn(&Engine) -> Result<()>,
-    ) -> Result<Replayed> {
-        let key = SystemKey::AppliedIndex {
-            region: LOCAL_REGION,
-        };
-        let applied = match self.database.get(Family::Meta, &key.encode())? {
-            Some(index) => value::decode_applied_index(&index)?,
-            None => 0,
-        };
+    /// Makes everything in the journal young that RocksDB does not have.
+    pub(crate) fn read_journal(&self) -> Result<Replayed> {
+        let applied = self.stored_index()?;
         self.applied.store(applied, Ordering::Release);
         journal::replay(&self.path, applied, |record| {
             let batch = Batch::of_changes(record.rows())?;
             self.apply(std::iter::once(batch), record.index, record.maxima);
-            after_each(self)
+            match self.is_read_only {
+                true => Ok(()),
+                false => self.make_room(),
+            }
+        })
+    }
+
+    /// Makes sure that it could be read.
+    pub(crate) fn check_journal(&self) -> Result<Replayed> {
+        journal::replay(&self.path, self.stored_index()?, |record| {
+            for change in record.rows() {
+                let (family, ..) = change?;
+                Family::of_byte(family)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The last commit that RocksDB has.
+    fn stored_index(&self) -> Result<u64> {
+        let key = SystemKey::AppliedIndex {
+            region: LOCAL_REGION,
+        };
+        Ok(match self.database.get(Family::Meta, &key.encode())? {
+            Some(index) => value::decode_applied_index(&index)?,
+            None => 0,
         })
     }
 

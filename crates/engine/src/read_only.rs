@@ -30,6 +30,19 @@ impl Engine {
     /// Opens the database in `path` as it is now, whether or not a server has it open. Nothing is
     /// changed, not even a file created; writes are refused.
     pub fn open_read_only(path: &Path, settings: &EngineOptions) -> Result<Engine> {
+        Engine::look_at(path, settings, Engine::read_journal)
+    }
+
+    /// Whether the database in `path` is whole, as far as an open will need all of it. Nothing is changed.
+    pub(crate) fn check(path: &Path, settings: &EngineOptions) -> Result<()> {
+        Engine::look_at(path, settings, Engine::check_journal).map(drop)
+    }
+
+    fn look_at(
+        path: &Path,
+        settings: &EngineOptions,
+        read_journal: fn(&Engine) -> Result<Replayed>,
+    ) -> Result<Engine> {
         let is_absent = check_marker(path)?;
         if is_absent {
             return Err(EngineError::Storage(format!(
@@ -39,7 +52,12 @@ impl Engine {
         }
         for _ in 0..ATTEMPTS {
             let before = files(path)?;
-            let opened = open_as_it_is(path, settings);
+            // The journal second: what is missing there is in RocksDB, unless it was moved in between, which
+            // leaves a gap.
+            let opened = open_as_it_is(path, settings).and_then(|engine| {
+                let replayed = read_journal(&engine)?;
+                Ok((engine, replayed))
+            });
             let after = files(path)?;
             match opened {
                 // A gap where nothing has changed is what a power cut has left.
@@ -58,18 +76,15 @@ impl Engine {
     }
 }
 
-fn open_as_it_is(path: &Path, settings: &EngineOptions) -> Result<(Engine, Replayed)> {
+/// Without what only the journal has.
+fn open_as_it_is(path: &Path, settings: &EngineOptions) -> Result<Engine> {
     let gate = Arc::new(Gate::default());
     let memory = options::Memory::new(settings);
     let database_options = options::database(settings, &memory, &gate);
     let families = Family::ALL.map(|family| options::family(family, settings, &memory, None));
     let refuse_logs = false;
     let db = DB::open_cf_descriptors_read_only(&database_options, path, families, refuse_logs)?;
-    let engine = Engine::assemble(db, gate, memory, database_options, path)?.read_only();
-    // The journal second: what is missing there is in RocksDB, unless it was moved in between, which
-    // leaves a gap.
-    let replayed = engine.read_journal(|_| Ok(()))?;
-    Ok((engine, replayed))
+    Ok(Engine::assemble(db, gate, memory, database_options, path)?.read_only())
 }
 
 fn files(path: &Path) -> Result<BTreeSet<OsString>> {
