@@ -58,19 +58,48 @@ impl Memory {
     /// Each arena is told to keep nothing, which makes it let go of what it has, and then to go on as before. Arenas
     /// that are not in use refuse, which does not matter.
     pub fn purge() {
-        // SAFETY: the name is terminated by a zero, and jemalloc's type of it is `unsigned`, 32 bits here.
-        let arenas = unsafe { raw::read::<u32>(b"arenas.narenas\0") }.unwrap_or(0);
-        for arena in 0..arenas {
+        for arena in 0..arenas() {
             for kind in ["dirty", "muzzy"] {
                 let name = format!("arena.{arena}.{kind}_decay_ms\0");
-                // SAFETY: the name is terminated by a zero, and jemalloc's type of it is `ssize_t`, which `isize` is.
-                unsafe {
-                    if let Ok(before) = raw::read::<isize>(name.as_bytes()) {
-                        let _ = raw::write::<isize>(name.as_bytes(), 0);
-                        let _ = raw::write::<isize>(name.as_bytes(), before);
-                    }
+                if let Some(before) = decay(&name) {
+                    set_decay(&name, 0);
+                    set_decay(&name, before);
                 }
             }
         }
     }
+
+    /// Has the allocator keep what is freed for a time that goes with what the process may use. A compaction frees some
+    /// hundred megabytes in a second, and to keep all of that for later is a large part of a small budget.
+    pub fn keep_within(budget: usize) {
+        let milliseconds =
+            (budget / KEPT_A_MILLISECOND).clamp(SHORTEST_KEPT, LONGEST_KEPT) as isize;
+        set_decay("arenas.dirty_decay_ms\0", milliseconds);
+        for arena in 0..arenas() {
+            set_decay(&format!("arena.{arena}.dirty_decay_ms\0"), milliseconds);
+        }
+    }
+}
+
+/// For so much of its budget the process keeps for a millisecond what was freed; within these limits.
+const KEPT_A_MILLISECOND: usize = 1 << 20;
+const SHORTEST_KEPT: usize = 100;
+const LONGEST_KEPT: usize = 10_000;
+
+fn arenas() -> u32 {
+    // SAFETY: the name is terminated by a zero, and jemalloc's type of it is `unsigned`, 32 bits here.
+    unsafe { raw::read(b"arenas.narenas\0") }.unwrap_or(0)
+}
+
+/// The setting of such a name, which ends with a zero; none if it is refused.
+fn decay(name: &str) -> Option<isize> {
+    assert!(name.ends_with("decay_ms\0"));
+    // SAFETY: the name is terminated by a zero, and jemalloc's type of all that end so is `ssize_t`, which `isize` is.
+    unsafe { raw::read(name.as_bytes()) }.ok()
+}
+
+fn set_decay(name: &str, milliseconds: isize) {
+    assert!(name.ends_with("decay_ms\0"));
+    // SAFETY: as above.
+    let _ = unsafe { raw::write(name.as_bytes(), milliseconds) };
 }

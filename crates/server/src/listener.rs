@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cairn_engine::{EngineOptions, SystemTime, let_finish};
+use cairn_engine::{EngineOptions, Memory, SystemTime, let_finish};
 use cairn_store::{Background, Pace, RankOptions, Store, StoreOptions};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -37,6 +37,7 @@ use crate::upstream::{self, Handover};
 pub fn serve(mut settings: Settings) -> Result<(), String> {
     let threads = settings.threads.unwrap_or_else(default_threads);
     let memory = settings.memory.unwrap_or_else(default_memory);
+    Memory::keep_within(memory);
     let files = Shares::take(settings.max_clients())?;
     settings.set_max_clients(files.clients)?;
     let options = StoreOptions {
