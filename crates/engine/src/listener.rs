@@ -8,7 +8,7 @@ use rust_rocksdb::event_listener::{
 };
 
 use crate::filter::Gate;
-use crate::priority::give_way;
+use crate::priority::{give_way, give_way_to_clients};
 
 pub(crate) struct Listener {
     gate: Arc<Gate>,
@@ -23,7 +23,7 @@ impl Listener {
 impl EventListener for Listener {
     // Both are told on the thread that does it.
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        give_way();
+        give_way_to_clients();
     }
 
     fn on_compaction_begin(&self, _: &CompactionJobInfo) {

@@ -101,8 +101,10 @@ pub(crate) fn database(settings: &EngineOptions, memory: &Memory, gate: &Arc<Gat
     // Hand dirty pages to the disk as they come instead of all at once at the end of a file.
     options.set_bytes_per_sync(MIB as u64);
     options.set_wal_bytes_per_sync(512 * KIB as u64);
-    // Compactions read whole files in order.
-    options.set_compaction_readahead_size(2 * MIB);
+    // Compactions read whole files in order, ahead by so much of each: there may be dozens at once, and their buffers are in
+    // no budget.
+    let read_ahead = (settings.memory / 512).clamp(256 * KIB, 2 * MIB);
+    options.set_compaction_readahead_size(read_ahead);
     // A file takes what it holds. To reserve the room of a whole table, as is done otherwise, takes twice what a small
     // database has for as long as a compaction runs.
     options.set_allow_fallocate(false);
@@ -144,7 +146,7 @@ pub(crate) fn family(
     };
     options.set_write_buffer_size(memtable);
     // Room for a burst while earlier memtables are being written out.
-    options.set_max_write_buffer_number(4);
+    options.set_max_write_buffer_number(6);
     if is_point_read {
         // A memtable is searched on every point read, mostly in vain.
         options.set_memtable_prefix_bloom_ratio(0.1);
