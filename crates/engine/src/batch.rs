@@ -11,12 +11,15 @@ use cairn_encoding::system::{Descriptor, Maxima, SystemKey};
 use crate::error::Result;
 use crate::family::Family;
 use crate::measure::Growth;
+use crate::ordered::{Found, OrderedRows};
 use crate::row::{Row, family_of, hash, key_of};
-use crate::table::Table;
+
+/// Room for no more changes than this is made before they come.
+const MOST_EXPECTED: usize = 8192;
 
 #[derive(Default)]
 pub struct Batch {
-    rows: Table,
+    rows: OrderedRows,
     /// How many rows of each family there are.
     counts: [usize; Family::COUNT],
     /// What the rows changed since the savepoint, or since the beginning of the unit, were before, the latest
@@ -37,17 +40,12 @@ pub struct Batch {
 }
 
 /// What the batch had to say of a row before it was changed.
-struct Before {
-    hash: u32,
-    row: RowBefore,
-}
-
-enum RowBefore {
-    /// Nothing. This is the change.
-    None(Row),
-    Other(Row),
-    /// What stands from here on in `overwritten`.
-    Overwritten(usize),
+enum Before {
+    /// Nothing. The row is this one of all.
+    Nothing(u32),
+    Row(u32, Row),
+    /// What stands from here on in `overwritten`; with the row's hash, as above.
+    Overwritten(u32, usize),
 }
 
 /// What a rollback goes back to.
@@ -64,6 +62,24 @@ enum Savepoint {
 impl Batch {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty one that will be about as large as this, which is committed now.
+    pub fn successor(&mut self) -> Batch {
+        let (mut undo, mut overwritten) = (
+            std::mem::take(&mut self.undo),
+            std::mem::take(&mut self.overwritten),
+        );
+        undo.clear();
+        undo.shrink_to(MOST_EXPECTED);
+        overwritten.clear();
+        overwritten.shrink_to(MOST_EXPECTED);
+        Batch {
+            rows: self.rows.successor(MOST_EXPECTED),
+            undo,
+            overwritten,
+            ..Batch::default()
+        }
     }
 
     /// Whoever commits it uses none of its keys.
@@ -145,23 +161,25 @@ impl Batch {
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         let hash = hash(family, key);
         let remembers = self.savepoint == Savepoint::Changes;
-        let slot = self.rows.slot_for(hash, family.into(), key);
-        let Some(row) = &mut slot.row else {
-            self.counts[family as usize] += 1;
-            let row = slot.row.insert(Row::new(family, key, value));
-            if remembers {
-                let row = RowBefore::None(row.clone());
-                self.undo.push(Before { hash, row });
+        let place = self.rows.len() as u32;
+        let row = match self.rows.find(hash, family, key) {
+            Found::Row(row) => row,
+            Found::Room(room) => {
+                room.add(Row::new(family, key, value));
+                self.counts[family as usize] += 1;
+                if remembers {
+                    self.undo.push(Before::Nothing(place));
+                }
+                return;
             }
-            return;
         };
         // Most often the metadata of a collection, which every command changes that adds to it.
         if let Some(value) = value
             && let Some((bytes, value_at)) = row.place_to_overwrite(value.len())
         {
             if remembers {
-                let row = RowBefore::Overwritten(self.overwritten.len());
-                self.undo.push(Before { hash, row });
+                let at = self.overwritten.len();
+                self.undo.push(Before::Overwritten(hash, at));
                 self.overwritten.extend_from_slice(bytes);
             }
             bytes[value_at..].copy_from_slice(value);
@@ -169,8 +187,7 @@ impl Batch {
         }
         let before = std::mem::replace(row, Row::new(family, key, value));
         if remembers {
-            let row = RowBefore::Other(before);
-            self.undo.push(Before { hash, row });
+            self.undo.push(Before::Row(hash, before));
         }
     }
 
@@ -180,8 +197,8 @@ impl Batch {
         if self.counts[family as usize] == 0 {
             return None;
         }
-        let slot = self.rows.get(hash(family, key), family, key)?;
-        Some(slot.row.as_ref()?.value())
+        let row = self.rows.get(hash(family, key), family, key)?;
+        Some(row.value())
     }
 
     #[inline]
@@ -228,9 +245,10 @@ impl Batch {
     pub fn changed(&self) -> impl Iterator<Item = (Family, &[u8])> {
         let all = (self.savepoint != Savepoint::Changes).then(|| self.rows());
         let all = all.into_iter().flatten();
-        let remembered = self.undo.iter().map(|before| match &before.row {
-            RowBefore::None(row) | RowBefore::Other(row) => row.bytes(),
-            RowBefore::Overwritten(at) => &self.overwritten[*at..],
+        let remembered = self.undo.iter().map(|before| match before {
+            Before::Nothing(place) => self.rows.at(*place).bytes(),
+            Before::Row(_, row) => row.bytes(),
+            Before::Overwritten(_, at) => &self.overwritten[*at..],
         });
         let rows = all.map(Row::bytes).chain(remembered);
         rows.map(|row| (family_of(row), key_of(row)))
@@ -245,30 +263,35 @@ impl Batch {
     /// Takes back every change since the last savepoint.
     pub fn rollback(&mut self) {
         if self.savepoint == Savepoint::Empty {
-            self.rows = Table::default();
+            self.rows = OrderedRows::default();
             self.counts = [0; Family::COUNT];
         }
         self.bytes = self.bytes_at_savepoint;
         while self.undo.len() > self.undo_at_savepoint
-            && let Some(Before { hash, row }) = self.undo.pop()
+            && let Some(before) = self.undo.pop()
         {
-            match row {
-                RowBefore::None(changed) => {
-                    self.rows.remove(hash, changed.family(), changed.key());
-                    self.counts[changed.family() as usize] -= 1;
+            match before {
+                Before::Nothing(_) => {
+                    if let Some(row) = self.rows.take_last() {
+                        self.counts[row.family() as usize] -= 1;
+                    }
                 }
-                RowBefore::Other(row) => {
-                    self.rows.put(hash, row);
-                }
-                RowBefore::Overwritten(at) => {
-                    self.rows.put(hash, Row::copy_of(&self.overwritten[at..]));
+                Before::Row(hash, row) => self.put_back(hash, row),
+                Before::Overwritten(hash, at) => {
+                    self.put_back(hash, Row::copy_of(&self.overwritten[at..]));
                     self.overwritten.truncate(at);
                 }
             }
         }
     }
 
-    /// Every change, in no order.
+    fn put_back(&mut self, hash: u32, row: Row) {
+        if let Found::Row(changed) = self.rows.find(hash, row.kind(), row.key()) {
+            *changed = row;
+        }
+    }
+
+    /// Every change, in the order in which their rows were changed first.
     pub fn changes(&self) -> impl Iterator<Item = (Family, &[u8], Option<&[u8]>)> {
         self.rows()
             .map(|row| (row.family(), row.key(), row.value()))
@@ -278,12 +301,8 @@ impl Batch {
         self.rows.rows()
     }
 
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> + Clone {
-        self.rows.hashes()
-    }
-
     /// Every change with its hash, to be kept elsewhere.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u32, Row)> {
+    pub(crate) fn into_rows(self) -> std::vec::IntoIter<(u32, Row)> {
         self.rows.into_rows()
     }
 }

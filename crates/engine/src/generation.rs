@@ -334,6 +334,13 @@ impl Generation {
         &self.rows[place as usize]
     }
 
+    /// Has what leads to a row brought near.
+    pub(crate) fn expect_place(&self, place: u32) {
+        if let Some(row) = self.rows.get(place as usize) {
+            prefetch(row);
+        }
+    }
+
     /// Where the rows of each collection are.
     pub(crate) fn collections(&self) -> impl Iterator<Item = &[u32]> {
         let collections = self.collections.iter();

@@ -27,6 +27,7 @@ mod liveness;
 mod measure;
 mod memory;
 mod options;
+mod ordered;
 mod overlay;
 mod priority;
 mod read_only;

@@ -13,7 +13,10 @@ use crate::row::{Kind, Row};
 /// The smallest table that is not empty: most batches find room in it.
 const LEAST: usize = 64;
 /// How often a row must be asked for to be as hot as can be.
-const HOTTEST: u32 = 3;
+const HOTTEST: u32 = 4;
+/// A row that was asked for once is as cold as one that nobody asked for: all that a scan reads is asked for once, and
+/// must not push out what others ask for again and again.
+const COLD: u32 = 1;
 /// What of a slot's state says how hot its row is; above it stands when the row was last used.
 const HEAT: u32 = 0xff;
 const ACCESS_AT: u32 = 8;
@@ -80,12 +83,12 @@ impl Slot {
     }
 
     fn is_cold(&mut self) -> bool {
-        *self.state.get_mut() & HEAT == 0
+        *self.state.get_mut() & HEAT <= COLD
     }
 
     fn cool(&mut self) {
         let state = self.state.get_mut();
-        *state -= u32::from(*state & HEAT > 0);
+        *state -= u32::from(*state & HEAT > COLD);
     }
 }
 
@@ -108,29 +111,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.slots.iter().filter_map(|slot| slot.row.as_ref())
-    }
-
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> + Clone {
-        let slots = self.slots.iter();
-        slots
-            .filter(|slot| slot.row.is_some())
-            .map(|slot| slot.hash)
-    }
-
-    /// Every row with its hash.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u32, Row)> {
-        let slots = self.slots.into_iter();
-        slots.filter_map(|slot| Some((slot.hash, slot.row?)))
     }
 
     #[inline]
@@ -175,17 +158,12 @@ impl Table {
         }
     }
 
-    /// Has the row brought near, once the slot is. False if it is not where it most likely would be.
+    /// Has the row brought near, once the slot is, which is returned. None if it is not where it most likely would be.
     #[inline]
-    pub(crate) fn expect_row(&self, hash: u32) -> bool {
-        if let Some(slot) = self.first_slot(hash)
-            && slot.hash == hash
-            && let Some(row) = &slot.row
-        {
-            row.expect();
-            return true;
-        }
-        false
+    pub(crate) fn expect_row(&self, hash: u32) -> Option<&Slot> {
+        let slot = self.first_slot(hash).filter(|slot| slot.hash == hash)?;
+        slot.row.as_ref()?.expect();
+        Some(slot)
     }
 
     /// Puts a row in its place; the one that was there is returned.
@@ -298,7 +276,7 @@ impl Table {
         most_slots: usize,
         may_go: impl Fn(&Slot) -> bool,
     ) -> Option<Evicted> {
-        let rounds = HOTTEST as usize * PASSED_PER_COOLED + 1;
+        let rounds = (HOTTEST - COLD) as usize * PASSED_PER_COOLED + 1;
         let most_slots = most_slots.min(self.slots.len() * rounds);
         for _ in 0..most_slots {
             let at = self.at_hand();
@@ -399,7 +377,8 @@ mod tests {
         }
     }
 
-    /// A hundred hot rows in a table of 150: each is asked for once while 300 others come and go.
+    /// A hundred hot rows in a table of 150: each is asked for once while 300 others, which are asked for when they come,
+    /// come and go.
     #[test]
     fn what_is_asked_for_now_and_then_outlives_many_that_are_not() {
         let mut table = Table::default();
@@ -407,7 +386,7 @@ mod tests {
         let spread = |number: u32| number.wrapping_mul(0x9e37_79b1) >> 7;
         let put = |table: &mut Table, number: u32| {
             let row = Row::new(Family::Data, &name(number), None);
-            table.put(spread(number), row);
+            table.put(spread(number), row).0.warm();
             while table.len() > 150 {
                 table.evict(usize::MAX, |_| true);
             }

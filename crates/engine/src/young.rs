@@ -71,6 +71,9 @@ const DRAINED_TOGETHER: usize = 4;
 /// How many rows or collections a drain forgets before readers get their turn. To be put to sleep and woken takes those who wait for
 /// it as long as some hundred of them.
 const FORGOTTEN_AT_ONCE: usize = 1024;
+/// So far ahead of the change that a commit makes are slots, and rows, brought near.
+const SLOTS_AHEAD: usize = 24;
+const ROWS_AHEAD: usize = 12;
 
 /// Who walks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,6 +124,8 @@ struct State {
     active: Generation,
     /// The oldest first: it is drained next, or just now.
     full: VecDeque<Arc<Generation>>,
+    /// What they take.
+    full_bytes: usize,
     /// The number of the active generation; the first is 1.
     number: u32,
     /// The last generation that is in RocksDB.
@@ -214,12 +219,13 @@ impl State {
     fn begin_generation(&mut self) {
         let next = self.active.successor();
         let full = std::mem::replace(&mut self.active, next);
+        self.full_bytes += full.bytes();
         self.full.push_back(Arc::new(full));
         self.number += 1;
     }
 
     fn young_bytes(&self) -> usize {
-        self.generations().map(Generation::bytes).sum()
+        self.active.bytes() + self.full_bytes
     }
 
     fn table(&self, hash: u32) -> &Table {
@@ -234,9 +240,38 @@ impl State {
         }
         let mut are_there = true;
         for hash in hashes {
-            are_there &= self.table(hash).expect_row(hash);
+            are_there &= self.table(hash).expect_row(hash).is_some();
         }
         are_there
+    }
+
+    /// Has brought near what will be changed before long by those who put rows one after the other, of which these are left:
+    /// slots first, and when these are there the rows in them.
+    fn expect_changes(&self, left: &[(u32, Row)]) {
+        if let Some((hash, _)) = left.get(SLOTS_AHEAD) {
+            self.table(*hash).expect_slot(*hash);
+        }
+        if let Some((hash, _)) = left.get(ROWS_AHEAD) {
+            self.expect_change(*hash);
+        }
+    }
+
+    /// The same for the first of them.
+    fn expect_first_changes(&self, rows: &[(u32, Row)]) {
+        for (hash, _) in rows.iter().take(SLOTS_AHEAD) {
+            self.table(*hash).expect_slot(*hash);
+        }
+        for (hash, _) in rows.iter().take(ROWS_AHEAD) {
+            self.expect_change(*hash);
+        }
+    }
+
+    fn expect_change(&self, hash: u32) {
+        if let Some(slot) = self.table(hash).expect_row(hash)
+            && slot.generation == self.number
+        {
+            self.active.expect_place(slot.place);
+        }
     }
 
     /// Puts a row that was committed; it is young now.
@@ -420,6 +455,7 @@ impl Young {
                 bytes: [0; SHARDS],
                 active: Generation::default(),
                 full: VecDeque::new(),
+                full_bytes: 0,
                 number: 1,
                 drained: 0,
                 commits: 0,
@@ -551,8 +587,10 @@ impl Young {
         for batch in batches {
             let is_use = batch.is_use();
             let writing = Writing { now, is_use };
-            state.expect(batch.hashes());
-            for (hash, row) in batch.into_rows() {
+            let mut rows = batch.into_rows();
+            state.expect_first_changes(rows.as_slice());
+            while let Some((hash, row)) = rows.next() {
+                state.expect_changes(rows.as_slice());
                 state.put_young(hash, row, self.shard_limit, writing);
             }
         }
@@ -779,6 +817,7 @@ impl Young {
         let mut state = self.state.write();
         state.drained += count as u32;
         let drained: Vec<_> = state.full.drain(..count).collect();
+        state.full_bytes -= drained.iter().map(|rows| rows.bytes()).sum::<usize>();
         drop(state);
         drop(drained);
         self.evict_drained();

@@ -83,6 +83,14 @@ pub struct Shared {
     pub start: usize,
 }
 
+impl Deref for Shared {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
 /// What a key holds, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -1198,7 +1206,8 @@ impl WriteTxn {
     pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
         (self.has_taken, self.takes) = (false, false);
         self.counted.clear();
-        let mut batch = std::mem::take(&mut self.read.batch);
+        let next = self.read.batch.successor();
+        let mut batch = std::mem::replace(&mut self.read.batch, next);
         if self.read.is_quiet {
             batch.be_no_use();
         }
