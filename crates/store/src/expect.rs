@@ -7,21 +7,24 @@ use cairn_engine::{Expected, Family};
 
 use crate::error::Result;
 use crate::key::Key;
+use crate::list::End;
 use crate::txn::ReadTxn;
 
 /// How many rows are brought near at once by those who know which ones they will ask for.
 pub const EXPECTED: usize = 16;
 /// How many elements of a collection are expected to be popped.
 const POPPED: usize = 16;
-/// How many elements a list is expected to be asked for at either end.
+/// How many elements a list is expected to be asked for at an end.
 const AT_AN_END: u64 = 16;
 
 impl ReadTxn {
     /// Has the processor bring near what commands will ask for first. Each names a key, and something in it: if
-    /// it is the same key, that is what they will have to wait for.
+    /// it is the same key, that is what they will have to wait for; if they name nothing, `end` is the end of a list that
+    /// they want.
     pub fn expect_calls<'n>(
         &self,
         index: u64,
+        end: End,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
         let mut names = named.clone().map(|(name, _)| name);
@@ -30,7 +33,7 @@ impl ReadTxn {
         };
         // Two that are the same stand for all: if that is wrong, something else is brought near.
         if names.next().is_none_or(|name| name == first) {
-            self.expect_elements(&Key::new(index, first), named.map(|(_, sub)| sub));
+            self.expect_elements(&Key::new(index, first), end, named.map(|(_, sub)| sub));
         } else {
             let names = named.map(|(name, _)| name);
             self.store().latches().expect(names.clone());
@@ -70,7 +73,12 @@ impl ReadTxn {
         Ok(engine.fetch_many(Family::Data, rows.iter().map(|row| &row[..]))?)
     }
 
-    fn expect_elements<'n>(&self, key: &Key, mut subs: impl Iterator<Item = &'n [u8]> + Clone) {
+    fn expect_elements<'n>(
+        &self,
+        key: &Key,
+        end: End,
+        mut subs: impl Iterator<Item = &'n [u8]> + Clone,
+    ) {
         let Some(row) = self.row_in_memory(Family::Metadata, key.metadata()) else {
             return;
         };
@@ -103,7 +111,6 @@ impl ReadTxn {
                 engine.expect(&rows);
                 engine.expect(&scores);
             }
-            // One end or the other is popped.
             Body::List {
                 version,
                 head,
@@ -111,13 +118,15 @@ impl ReadTxn {
                 ..
             } if subs.all(<[u8]>::is_empty) => {
                 let count = AT_AN_END.min(tail - head);
-                for ends in [head..head + count, tail - count..tail] {
-                    let mut rows = Expected::default();
-                    for index in ends {
-                        rows.add(Family::Data, &key.data(version, &index_sub(index)));
-                    }
-                    engine.expect(&rows);
+                let indexes = match end {
+                    End::Left => head..head + count,
+                    End::Right => tail - count..tail,
+                };
+                let mut rows = Expected::default();
+                for index in indexes {
+                    rows.add(Family::Data, &key.data(version, &index_sub(index)));
                 }
+                engine.expect(&rows);
             }
             _ => {}
         }

@@ -28,7 +28,7 @@ pub use edit::Place;
 use crate::error::Result;
 use crate::excerpts::{Asked, Excerpt};
 use crate::key::Key;
-use crate::txn::{ReadTxn, Row, Shape, WriteTxn};
+use crate::txn::{ReadTxn, Row, Shape, Shared, WriteTxn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -184,12 +184,12 @@ impl List {
         self.put(txn, index, element);
     }
 
-    pub fn pop(&mut self, txn: &ReadTxn, end: End) -> Result<Option<Vec<u8>>> {
+    pub fn pop(&mut self, txn: &ReadTxn, end: End) -> Result<Option<Shared>> {
         if self.is_empty() {
             return Ok(None);
         }
         let taken = self.outermost(end, 1);
-        let element = self.get(txn, taken.start)?.to_vec();
+        let element = self.get(txn, taken.start)?.share(0);
         self.drop_outermost(end, 1);
         Ok(Some(element))
     }

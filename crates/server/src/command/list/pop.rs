@@ -8,6 +8,7 @@ use super::{count_from, elements, push_event};
 use crate::command::args::is;
 use crate::command::events;
 use crate::command::piecewise::with_key;
+use crate::command::rows;
 use crate::command::{Args, wrong_arity};
 use crate::propagation::{Propagate, decimal};
 
@@ -35,7 +36,7 @@ fn pop(txn: &mut WriteTxn, args: &Args, name: &str, end: End) -> Result<Reply> {
             if element.is_some() {
                 save_popped(txn, args[1], list, end);
             }
-            Ok(element.into())
+            Ok(element.map_or(Reply::Null, rows::shared))
         }
     }
 }
@@ -59,7 +60,7 @@ pub fn pop_one(txn: &mut WriteTxn, name: &[u8], end: End) -> Result<Option<Reply
     }
     let element = list.pop(txn, end)?;
     save_popped(txn, name, list, end);
-    Ok(element.map(Reply::from))
+    Ok(element.map(rows::shared))
 }
 
 pub(super) fn lmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
@@ -184,7 +185,7 @@ pub fn move_element(
     }
     txn.notify(EventClass::List, push_event(to), target_name);
     save_popped(txn, source_name, source, from);
-    Ok(element.into())
+    Ok(rows::shared(element))
 }
 
 pub fn ends(from: &[u8], to: &[u8]) -> Result<(End, End)> {
