@@ -20,7 +20,7 @@ pub struct Config {
     /// A replica that hears nothing of a leader for somewhat longer than this, at least by a fifth, asks for votes. Many
     /// groups share a machine, so this is far longer than a round trip.
     pub election_timeout: Duration,
-    /// How often a leader that has nothing else to say shows that it is there.
+    /// How often a leader that has nothing else to say shows that it is there: less than two fifths of the above.
     pub heartbeat: Duration,
     /// The most payload that one message carries, and that a replica applies at once.
     pub message_bytes: usize,
@@ -70,6 +70,18 @@ impl Config {
         self.election_timeout / 2
     }
 
+    /// What is wrong with the times, if replicas could not be started with them.
+    pub fn check(&self) -> Result<(), String> {
+        match self.openraft() {
+            Ok(_) => Ok(()),
+            Err(openraft::ConfigError::ElectionTimeoutLTHeartBeat { .. }) => Err(
+                "the time between two heartbeats must be less than two fifths of the election timeout"
+                    .to_string(),
+            ),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     pub(crate) fn openraft(&self) -> Result<openraft::Config, openraft::ConfigError> {
         let millis = |duration: Duration| duration.as_millis() as u64;
         let timeout = millis(self.election_timeout);
@@ -99,5 +111,28 @@ impl Config {
             ..Default::default()
         }
         .validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_no_replica_could_be_started_with_are_told() {
+        let with = |timeout, heartbeat| Config {
+            election_timeout: Duration::from_millis(timeout),
+            heartbeat: Duration::from_millis(heartbeat),
+            ..Config::default()
+        };
+        assert_eq!(Config::default().check(), Ok(()));
+        for timeout in [100, 101, 499, 600, 2500, 600_000] {
+            let limit = timeout * 2 / 5;
+            assert_eq!(with(timeout, limit - 1).check(), Ok(()), "{timeout}");
+            for heartbeat in [limit, timeout / 2, timeout] {
+                let refused = with(timeout, heartbeat).check().unwrap_err();
+                assert!(refused.contains("less than two fifths"), "{refused}");
+            }
+        }
     }
 }

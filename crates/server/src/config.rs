@@ -114,13 +114,16 @@ impl Settings {
 /// What a node of a cluster cannot be started with.
 fn check_cluster(values: &Values) -> Result<(), String> {
     let number = |name| values.number(name);
-    if number("cluster-heartbeat") * 2 > number("cluster-election-timeout") {
-        return Err(
-            "cluster-heartbeat: a leader that shows itself less than twice in \
-                    cluster-election-timeout would lose its place"
-                .into(),
-        );
-    }
+    let millis = |name| Duration::from_millis(number(name));
+    let times = cairn_raft::Config {
+        election_timeout: millis("cluster-election-timeout"),
+        heartbeat: millis("cluster-heartbeat"),
+        ..cairn_raft::Config::default()
+    };
+    // The server would start, and none of its replicas.
+    times.check().map_err(|why| {
+        format!("cluster-heartbeat: with this cluster-election-timeout it cannot be: {why}")
+    })?;
     if number("cluster-log-limit") < number("cluster-log-size") {
         return Err("cluster-log-limit: it is less than cluster-log-size".into());
     }

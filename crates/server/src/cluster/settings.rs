@@ -90,6 +90,14 @@ impl ClusterSettings {
             port: or("cluster-announce-bus-port", nodes_port),
         };
         let millis = |name| Duration::from_millis(values.number(name));
+        let raft = Config {
+            election_timeout: millis("cluster-election-timeout"),
+            heartbeat: millis("cluster-heartbeat"),
+            log_bytes: values.number("cluster-log-size"),
+            log_bytes_limit: values.number("cluster-log-limit"),
+            ..Config::default()
+        };
+        raft.check()?;
         Ok(ClusterSettings {
             listen: SocketAddr::new(listen_ip, nodes_port),
             addresses: Addresses {
@@ -101,13 +109,7 @@ impl ClusterSettings {
             tls,
             proxies: is_yes("cluster-proxy"),
             reads_stale: is_yes("readonly-stale"),
-            raft: Config {
-                election_timeout: millis("cluster-election-timeout"),
-                heartbeat: millis("cluster-heartbeat"),
-                log_bytes: values.number("cluster-log-size"),
-                log_bytes_limit: values.number("cluster-log-limit"),
-                ..Config::default()
-            },
+            raft,
         })
     }
 }

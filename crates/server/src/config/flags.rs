@@ -156,6 +156,18 @@ mod tests {
         let refused = load(heartbeat).unwrap_err();
         assert!(refused.contains("cluster-heartbeat"), "{refused}");
         assert!(load(&heartbeat[2..]).is_ok(), "nobody asks on one machine");
+        let times = |timeout: &str, heartbeat: &str| {
+            let timeout = ["--cluster-election-timeout", timeout];
+            let heartbeat = ["--cluster-heartbeat", heartbeat];
+            load(&[&heartbeat[..], &timeout, &["--cluster-enabled", "yes"]].concat())
+        };
+        for (timeout, longest, too_long) in [("600", "239", "240"), ("5000", "1999", "2000")] {
+            assert!(times(timeout, longest).is_ok(), "{timeout}");
+            let refused = times(timeout, too_long).err().unwrap();
+            assert!(refused.contains("two fifths"), "{refused}");
+        }
+        let refused = times("600", "250").err().unwrap();
+        assert!(refused.contains("cluster-heartbeat"), "{refused}");
         let refused = load(&["--cluster-enabled", "yes", "--port", "60000"]).unwrap_err();
         assert!(refused.contains("cluster-port"), "{refused}");
         let logs = ["--cluster-enabled", "yes", "--cluster-log-limit", "1mb"];
