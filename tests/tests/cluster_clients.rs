@@ -174,6 +174,10 @@ fn a_node_that_may_have_been_deposed_lists_no_keys() {
         let told = client.line(walk);
         assert!(is_down(&told), "{walk}: {told:?}");
     }
+    for flush in ["FLUSHALL", "FLUSHDB ASYNC"] {
+        let told = client.line(flush);
+        assert!(is_down(&told), "{flush}: {told:?}");
+    }
     let told = client.command(&in_script);
     assert!(is_down(&told), "{told:?}");
     client.line("MULTI");
@@ -185,6 +189,9 @@ fn a_node_that_may_have_been_deposed_lists_no_keys() {
     until("it knows again what it leads", || {
         walks.iter().all(|walk| !client.line(walk).is_error())
     });
+    let reply = client.command(&["GET", &key]);
+    let has_moved = reply.text().starts_with("MOVED ");
+    assert!(has_moved || reply == Value::bulk("v"), "{reply:?}");
 }
 
 /// Of a node that is cut off: it does not know whether it leads, or has stepped down by itself in the meantime. That it has no

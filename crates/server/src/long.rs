@@ -9,7 +9,7 @@ use cairn_store::{Error, Held, Patience, Point, ReadTxn, Region, Request, Result
 use crate::blocked::{Place, Served};
 use crate::command::{Args, Command, Handler};
 use crate::interest;
-use crate::route;
+use crate::route::{self, DOWN};
 use crate::script::functions::View;
 use crate::server::Server;
 use crate::session::Session;
@@ -159,7 +159,7 @@ fn run_everywhere(
     mut held: Held,
 ) -> Result<Reply> {
     let (mut served, mut result) = (Vec::new(), Ok(Reply::Ok));
-    for region in server.store.regions().led() {
+    for region in led_now(server)? {
         let mut txn = WriteTxn::new(server.store.clone(), region.clone(), Patience::Long);
         txn.begin(call.database);
         result = handler(&mut txn, &call.args);
@@ -188,6 +188,22 @@ fn run_everywhere(
         ))),
         result => result,
     }
+}
+
+/// What this node leads. Whoever may have led the rest until just now must not say that there is nothing of it: it was asked
+/// for whatever it leads, and nobody else may know of a leader yet.
+fn led_now(server: &Server) -> Result<Vec<Arc<Region>>> {
+    let regions = server.store.regions();
+    let mut led = Vec::new();
+    for region in regions.all() {
+        let slots = region.slots();
+        if region.is_led() {
+            led.push(region.clone());
+        } else if !slots.is_empty() && route::is_unknown(server, slots.start) {
+            return Err(Error::fixed(DOWN));
+        }
+    }
+    Ok(led)
 }
 
 /// What was read, unless others may have changed it while it was read.

@@ -260,6 +260,7 @@ pub const COMMANDS: &[Command] = &[
             "Returns when a key expires, in milliseconds.",
         ),
     command("flushdb", -1, Handler::Exclusive(flushdb))
+        .walks_keys()
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .syntax("async(ASYNC!|SYNC!)?")
@@ -270,6 +271,7 @@ pub const COMMANDS: &[Command] = &[
             "Deletes all keys of the database.",
         ),
     command("flushall", -1, Handler::Exclusive(flushall))
+        .walks_keys()
         .flags(&[Dangerous, Keyspace])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .syntax("async(ASYNC!|SYNC!)?")

@@ -111,7 +111,7 @@ pub struct Command {
     is_irrevocable: bool,
     /// It is about several databases, of which a cluster has one.
     needs_databases: bool,
-    /// It looks at all keys that this server has, and not at some that it names.
+    /// It is about all keys that this server has, and not about some that it names.
     pub walks_keys: bool,
     /// It writes, and looks keys up as commands do that read: these count as hits and misses.
     pub counts_lookups: bool,
