@@ -1,6 +1,7 @@
 //! What can be set, and what openraft makes of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use openraft::SnapshotPolicy;
@@ -32,6 +33,9 @@ pub struct Config {
     pub log_bytes_limit: u64,
     /// How long a member may take to install what it was sent.
     pub install_timeout: Duration,
+    /// Whether so little room is left on this node's disk that logs are kept for nobody, and no snapshots taken in. Whoever
+    /// looks at the disk says so.
+    pub short_of_disk: Arc<AtomicBool>,
     pub failure: Failure,
     /// The time by which what is led here expires.
     pub wall_clock: WallClock,
@@ -49,6 +53,7 @@ impl Default for Config {
             log_bytes: 64 * 1024 * 1024,
             log_bytes_limit: 1024 * 1024 * 1024,
             install_timeout: Duration::from_secs(600),
+            short_of_disk: Arc::default(),
             failure: Arc::new(|reason| {
                 tracing::error!("raft: {reason}; the process ends");
                 std::process::abort();
@@ -80,6 +85,10 @@ impl Config {
             ),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    pub(crate) fn is_short_of_disk(&self) -> bool {
+        self.short_of_disk.load(Ordering::Relaxed)
     }
 
     pub(crate) fn openraft(&self) -> Result<openraft::Config, openraft::ConfigError> {

@@ -104,6 +104,9 @@ impl Group {
                 if own > raft_vote(leader) {
                     return Response::Installed(vote(&own));
                 }
+                if self.config.is_short_of_disk() {
+                    return no_room();
+                }
                 self.incoming
                     .begin(machine, self.region, transfer, leader, applied)
                     .await
@@ -112,7 +115,13 @@ impl Group {
                 transfer,
                 number,
                 bytes,
-            } => self.incoming.piece(transfer, number, bytes).await,
+            } => match self.config.is_short_of_disk() {
+                true => {
+                    self.incoming.stop(transfer).await;
+                    no_room()
+                }
+                false => self.incoming.piece(transfer, number, bytes).await,
+            },
             Call::End { transfer, pieces } => {
                 // Whoever asked may be gone before it is installed, and with it this task. The next one must wait for
                 // that, and not clear its place away.
@@ -153,6 +162,11 @@ impl Group {
             false => answer.await.map(appended),
         }
     }
+}
+
+/// A snapshot would take what is left for the log, and without that the node cannot go on.
+fn no_room() -> Response {
+    Response::Refused("its disk is almost full".to_string())
 }
 
 fn appended(response: AppendEntriesResponse<Types>) -> Appended {

@@ -2,8 +2,8 @@
 //!
 //! A log is purged no further than its state machine is durable: a power cut takes the machine back to there, and the
 //! log has to lead it on. Machines become durable by themselves, and write what changes often once; so a log is left to
-//! grow for a while before one is made to. It is kept for members that are behind, but not without end: past a limit they
-//! get a snapshot.
+//! grow for a while before one is made to. It is kept for members that are behind, but not without end: past a limit, or when
+//! the disk is almost full, they get a snapshot.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Group {
         let Some(mut wanted) = self.log.index_at(excess)? else {
             return Ok(());
         };
-        if bytes <= self.config.log_bytes_limit {
+        if bytes <= self.config.log_bytes_limit && !self.config.is_short_of_disk() {
             match self.needed() {
                 Some(needed) => wanted = wanted.min(needed),
                 None => return Ok(()),

@@ -10,11 +10,12 @@ pub(crate) mod rows;
 pub(crate) mod runtime;
 pub(crate) mod story;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::cluster::{Cluster, REGION};
+use self::cluster::{Cluster, Hardware, REGION};
 use self::history::{Counts, History};
 use crate::error::Outcome;
 
@@ -139,6 +140,70 @@ fn a_batch_of_another_epoch_changes_nothing() {
         assert_eq!(propose(0, machine::RAISES_EPOCH).await, machine::APPLIED);
         assert_eq!(propose(0, b"late").await, machine::WRONG_EPOCH);
         assert_eq!(propose(1, b"now").await, machine::APPLIED);
+    });
+}
+
+/// Commits batches, without those who are away, and waits until what can be purged has been.
+async fn write_without(cluster: &Cluster, batches: usize) {
+    for number in 0..batches {
+        let (leader, term) = cluster.wait_for_leader().await;
+        let payload = Bytes::from(format!("{number:0100}"));
+        let outcome = leader.propose(REGION, term, 0, payload).await;
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+    crate::runtime::sleep(Duration::from_secs(5)).await;
+}
+
+/// The log is kept for who is away while there is room for it, and no longer.
+#[test]
+fn a_node_that_is_short_of_disk_keeps_its_log_for_nobody() {
+    runtime::run(1, Duration::from_secs(600), async {
+        let cluster = Cluster::new(3, 0).await;
+        let (leader, _) = cluster.wait_for_leader().await;
+        let away = leader.id() % 3 + 1;
+        cluster.crash(away, false);
+        write_without(&cluster, 30).await;
+        let status = || leader.status(REGION).unwrap();
+        let kept = status().log_bytes;
+        assert!((3000..6000).contains(&kept), "{kept} bytes");
+        let is_short = cluster.hardware(leader.id()).is_short;
+        is_short.store(true, Ordering::Relaxed);
+        crate::runtime::sleep(Duration::from_secs(5)).await;
+        let kept = status().log_bytes;
+        assert!(kept < 2000, "{kept} bytes");
+        cluster.boot(away).await;
+        let last = status().last;
+        let behind = cluster.hardware(away).machine;
+        while behind.state(REGION).applied.last.map(|last| last.index) < last {
+            crate::runtime::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(cluster.installed(), 1);
+    });
+}
+
+#[test]
+fn a_node_that_is_short_of_disk_takes_no_snapshot_in() {
+    runtime::run(1, Duration::from_secs(600), async {
+        let cluster = Cluster::new(3, 0).await;
+        let (leader, _) = cluster.wait_for_leader().await;
+        let away = leader.id() % 3 + 1;
+        cluster.crash(away, false);
+        write_without(&cluster, 100).await;
+        let Hardware {
+            is_short, machine, ..
+        } = cluster.hardware(away);
+        is_short.store(true, Ordering::Relaxed);
+        let before = machine.state(REGION).applied.last;
+        cluster.boot(away).await;
+        crate::runtime::sleep(Duration::from_secs(30)).await;
+        assert_eq!(machine.state(REGION).applied.last, before);
+        assert_eq!(cluster.installed(), 0);
+        is_short.store(false, Ordering::Relaxed);
+        let last = leader.status(REGION).unwrap().last;
+        while machine.state(REGION).applied.last.map(|last| last.index) < last {
+            crate::runtime::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(cluster.installed(), 1);
     });
 }
 

@@ -187,6 +187,12 @@ impl Incoming {
         }
     }
 
+    /// Gives up what has come of a transfer.
+    pub(crate) async fn stop(&self, transfer: u64) {
+        let mut incoming = self.0.lock().await;
+        incoming.take_if(|current| current.number == transfer);
+    }
+
     /// Forgets a transfer of which nothing was heard for long.
     pub(crate) fn forget(&self, patience: Duration) {
         // Who holds it is at work with it.

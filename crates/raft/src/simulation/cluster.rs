@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ pub(crate) struct Hardware {
     skew: Arc<AtomicI64>,
     /// The most milliseconds that a write takes.
     disk: Arc<AtomicU64>,
+    /// Whether its disk is almost full.
+    pub is_short: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Default)]
@@ -118,6 +120,7 @@ impl Cluster {
                 cached_bytes: 500,
                 message_bytes: 1000,
                 install_timeout: Duration::from_secs(20),
+                short_of_disk: hardware.is_short.clone(),
                 failure: Arc::new(move |reason| panic!("node {node}: {reason}")),
                 wall_clock: Arc::new(move || {
                     let skew = skew.load(Ordering::Relaxed);
