@@ -1,12 +1,15 @@
 //! A cluster is begun, looked at and changed by `cairn cluster`, and shown to clients by CLUSTER.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_tests::client::Value;
+use cairn_tests::disk::SmallDisk;
 use cairn_tests::ending::Ending;
 use cairn_tests::nemesis::{ClusterClient, Reached, slot};
 use cairn_tests::server::{Launch, Server, cairn_binary, free_port};
@@ -632,4 +635,43 @@ fn other_databases_keep_a_server_from_founding_a_cluster() {
         &["init", "--nodes", &node.addr()],
         "there are keys in others: 3",
     );
+}
+
+/// Its own disk has room, but what it is told is written to theirs too, and who cannot write his log any more ends.
+#[test]
+fn a_leader_spares_the_disks_of_those_who_follow_it() {
+    let Some(disk) = SmallDisk::mount("400m") else {
+        return;
+    };
+    let mut nodes = vec![launch().start(), launch().start()];
+    nodes.push(launch().dir(disk.path().join("data")).start());
+    done(&["init", "--nodes", &addresses(&nodes), "--regions", "1"]);
+    settle(&nodes[0]);
+    let mut client = nodes[0].client();
+    until("the first node leads", || {
+        client.line("SET before yes") == Value::ok()
+    });
+    // A quarter of a small disk is the reserve.
+    let filler = disk.path().join("filler");
+    let mut file = File::create(&filler).expect("a file");
+    let refusal = (0..20).find_map(|_| {
+        file.write_all(&vec![0; 16 << 20]).expect("there is room");
+        thread::sleep(Duration::from_millis(400));
+        let reply = client.line("SET after yes");
+        reply.is_error().then_some(reply)
+    });
+    let refusal = refusal.expect("writes are refused before the disk is full");
+    assert!(refusal.text().contains("disk"), "{refusal:?}");
+    assert_eq!(client.line("GET before"), Value::bulk("yes"));
+    assert_eq!(client.line("DEL after"), Value::Int(1));
+    assert!(nodes[2].is_running() && !nodes[2].has_ended());
+    drop(file);
+    fs::remove_file(&filler).expect("it was filled");
+    until("there is room again", || {
+        client.line("SET after yes") == Value::ok()
+    });
+    settle(&nodes[0]);
+    nodes.iter_mut().for_each(|node| {
+        node.terminate();
+    });
 }

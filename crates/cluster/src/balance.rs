@@ -57,7 +57,8 @@ pub(crate) fn relocation(
     };
     let mut pairs: Vec<(usize, u64, u64)> = Vec::new();
     for (from, many) in alive() {
-        for (to, few) in alive().filter(|(_, few)| **few + 2 <= *many) {
+        let has_room = |to: &u64| !observed.short_of_disk.contains(to);
+        for (to, few) in alive().filter(|(to, few)| has_room(to) && **few + 2 <= *many) {
             pairs.push((many - few, *from, *to));
         }
     }

@@ -14,6 +14,10 @@ pub const CLOSE: u64 = 256;
 pub struct Observed {
     /// Nodes that answer, or have been silent for a short time only.
     pub alive: BTreeSet<u64>,
+    /// Those of them that have hardly any room left on their disks.
+    pub short_of_disk: BTreeSet<u64>,
+    /// Regions, and nodes of those that answer, which cannot start the replicas of these that they have.
+    pub failed: BTreeSet<(u64, u64)>,
     /// Regions of which a leader is known.
     pub groups: BTreeMap<u64, Group>,
 }

@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
         settled
     }
 
-    /// A learner that will not catch up: its node is gone, or is to go.
+    /// A learner that will not catch up: its node is gone, or is to go, or has no room.
     fn hopeless(&self, region: &Region) -> Option<u64> {
         let learners = region.learners();
         learners.into_iter().find(|replica| {
@@ -101,7 +101,9 @@ impl<'a> Planner<'a> {
 
     /// Whether replicas may be put on a node.
     fn is_target(&self, node: u64) -> bool {
-        self.map.is_active(node) && self.observed.alive.contains(&node)
+        let observed = self.observed;
+        let has_room = !observed.short_of_disk.contains(&node);
+        self.map.is_active(node) && observed.alive.contains(&node) && has_room
     }
 
     /// Adds replicas that are missing, moves those away that must not stay, and removes what is too much.

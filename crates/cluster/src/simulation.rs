@@ -61,6 +61,7 @@ pub(crate) fn obedient(map: &ClusterMap) -> Observed {
     Observed {
         alive: map.nodes().map(|node| node.id).collect(),
         groups: groups.collect(),
+        ..Observed::default()
     }
 }
 
@@ -216,6 +217,7 @@ impl World {
         Observed {
             alive: self.alive.clone(),
             groups: led.map(|(id, group)| (*id, group.clone())).collect(),
+            ..Observed::default()
         }
     }
 
@@ -417,4 +419,54 @@ fn a_founded_cluster_is_in_order() {
             .filter(|step| !matches!(step, Step::Transfer { .. }));
         assert_eq!(moves.count(), 0, "{nodes} nodes: {planned:?}");
     }
+}
+
+/// Nodes that are to get replicas.
+fn given(map: &ClusterMap, observed: &Observed) -> Vec<u64> {
+    let steps = plan(map, observed, Limits::default()).steps.into_iter();
+    let given = steps.filter_map(|step| match step {
+        Step::Propose(Change::AddReplica { node, .. }) => Some(node),
+        _ => None,
+    });
+    given.collect()
+}
+
+#[test]
+fn nodes_without_room_are_given_nothing() {
+    let mut map = founded(4, 2, 3);
+    map.apply(&Change::DrainNode { node: 2 }).unwrap();
+    let mut observed = obedient(&map);
+    assert!(given(&map, &observed).contains(&3));
+    observed.short_of_disk.insert(3);
+    let elsewhere = given(&map, &observed);
+    assert!(!elsewhere.is_empty() && !elsewhere.contains(&3));
+    // What is on its way there when the room runs out is given up.
+    let moved = Change::AddReplica {
+        region: 1,
+        node: 4,
+        replaces: None,
+    };
+    map.apply(&moved).unwrap();
+    let replica = map.region(1).unwrap().replica_on(4).unwrap();
+    let abandoned = Step::Propose(Change::Abandon { region: 1, replica });
+    let steps = |observed: &Observed| plan(&map, observed, Limits::default()).steps;
+    assert!(!steps(&observed).contains(&abandoned));
+    observed.short_of_disk.insert(4);
+    assert!(steps(&observed).contains(&abandoned));
+}
+
+#[test]
+fn nothing_is_evened_out_with_nodes_without_room() {
+    // All is on three nodes, and one has just come.
+    let mut map = founded(3, 8, 3);
+    let new = Change::AddNode {
+        addresses: addresses(4),
+        version: NEWEST,
+        incarnation: 9,
+    };
+    map.apply(&new).unwrap();
+    let mut observed = obedient(&map);
+    assert!(given(&map, &observed).contains(&4));
+    observed.short_of_disk.insert(4);
+    assert!(given(&map, &observed).is_empty());
 }

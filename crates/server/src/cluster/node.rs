@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use cairn_cluster::{ClusterMap, NodeState, Observed};
@@ -59,6 +60,10 @@ pub struct ClusterNode {
     news: watch::Sender<()>,
     /// Where other nodes are, as it is remembered on the disk.
     peers: Mutex<BTreeMap<u64, String>>,
+    /// Whether the disk of this node is almost full: see `sightings`.
+    pub(super) short_of_disk: Arc<AtomicBool>,
+    /// Regions whose replicas should run here, and cannot be started.
+    pub(super) failed: Mutex<BTreeSet<u64>>,
     /// Regions for which this node takes a step just now.
     pub(super) steps: Mutex<BTreeSet<u64>>,
     tasks: Mutex<JoinSet<()>>,
@@ -126,7 +131,9 @@ impl ClusterNode {
         let clock = store.clock().clone();
         let heard = clock.clone();
         // One clock for what is read and for what is written.
+        let short_of_disk: Arc<AtomicBool> = Arc::default();
         let config = Config {
+            short_of_disk: short_of_disk.clone(),
             wall_clock: Arc::new(move || clock.now_ms()),
             hear_time: Arc::new(move |time| heard.advance_to(0, time)),
             ..settings.raft.clone()
@@ -159,6 +166,8 @@ impl ClusterNode {
             runtime: runtime.clone(),
             news: watch::Sender::default(),
             peers: Mutex::new(identity.peers),
+            short_of_disk,
+            failed: Mutex::default(),
             steps: Mutex::default(),
             tasks: Mutex::default(),
         });

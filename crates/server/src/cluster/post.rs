@@ -3,6 +3,7 @@
 //! ```text
 //!   letter    kind u8 | version u8 | ...                    kinds below 64 are Raft's requests
 //!     64 report    map epoch u64 | count u32 | led*         what a node leads, several times in a second
+//!                  | short u8 | count u32 | region u64*     ... whether its disk is almost full, and what cannot be started there
 //!     65 change    bytes                                    a change of the map, for the leader of region 0
 //!     66 transfer  region u64 | replica u64                 hand over the lead of a region
 //!     67 show map  (nothing)                                the map as it is now, by the leader of region 0
@@ -27,7 +28,8 @@
 //! ```
 //!
 //! A letter of a kind or version that a node does not know is refused in words, and whoever sent it does without. What a newer node
-//! adds at the end of one, where its length is not open, is passed over. So nodes of two versions can talk.
+//! adds at the end of one, where its length is not open, is passed over. So nodes of two versions can talk: one of the first
+//! versions ends its report after what it leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -89,6 +91,10 @@ pub enum Answer {
 pub struct Report {
     pub map_epoch: u64,
     pub led: Vec<Led>,
+    /// Whether its disk is almost full.
+    pub is_short: bool,
+    /// Regions whose replicas it should run, and cannot start.
+    pub failed: BTreeSet<u64>,
 }
 
 /// A region that a node leads, and is ready to.
@@ -232,6 +238,8 @@ impl Letter {
                 out.begin(REPORT);
                 out.u64(report.map_epoch);
                 out.all(&report.led, Out::led);
+                out.0.push(u8::from(report.is_short));
+                out.all(&report.failed, |out, region| out.u64(*region));
             }
             Letter::Change(change) => {
                 out.begin(CHANGE);
@@ -275,10 +283,18 @@ impl Letter {
             tag => return Err(DecodeError::UnknownTag { tag }),
         }
         let letter = match kind {
-            REPORT => Letter::Report(Report {
-                map_epoch: reader.u64("map epoch")?,
-                led: all(&mut reader, read_led)?,
-            }),
+            REPORT => {
+                let mut report = Report {
+                    map_epoch: reader.u64("map epoch")?,
+                    led: all(&mut reader, read_led)?,
+                    ..Report::default()
+                };
+                if !reader.peek().is_empty() {
+                    report.is_short = reader.u8("short")? == 1;
+                    report.failed = all(&mut reader, |reader| reader.u64("region"))?;
+                }
+                Letter::Report(report)
+            }
             CHANGE => return Ok(Letter::Change(reader.rest().to_vec())),
             PUBLISH => return Ok(Letter::Publish(reader.rest().to_vec())),
             FORWARD => return Guest::decode(reader).map(Letter::Forward),
@@ -436,8 +452,14 @@ mod tests {
             term: 3,
             group,
         }];
-        let report = Letter::Report(Report { map_epoch: 4, led });
-        let bytes = report.encode();
+        let report = Report {
+            map_epoch: 4,
+            led,
+            is_short: true,
+            failed: BTreeSet::from([8]),
+        };
+        let letter = Letter::Report(report.clone());
+        let bytes = letter.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let number = |number: u64| format!("{number:016x}");
         let expected = [
@@ -449,14 +471,23 @@ mod tests {
             format!("00000001 00000002 {}{}", number(5), number(6)),
             format!("00000001 {}", number(7)),
             format!("00000001 {}{}", number(6), number(9)),
+            format!("01 00000001 {}", number(8)),
         ];
         assert_eq!(hex, expected.concat().replace(' ', ""));
-        assert_eq!(Letter::decode(&bytes).unwrap(), report);
-        for length in 0..bytes.len() {
+        assert_eq!(Letter::decode(&bytes).unwrap(), letter);
+        let end_of_older = bytes.len() - 13;
+        for length in (0..bytes.len()).filter(|length| *length != end_of_older) {
             assert!(Letter::decode(&bytes[..length]).is_err());
         }
+        let older = Report {
+            is_short: false,
+            failed: BTreeSet::new(),
+            ..report
+        };
+        let decoded = Letter::decode(&bytes[..end_of_older]).unwrap();
+        assert_eq!(decoded, Letter::Report(older));
         let newer = [&bytes[..], b"more"].concat();
-        assert_eq!(Letter::decode(&newer).unwrap(), report);
+        assert_eq!(Letter::decode(&newer).unwrap(), letter);
         let letters = [
             Letter::Change(vec![1, 2]),
             Letter::Transfer { region: 1, to: 2 },

@@ -2,11 +2,13 @@
 //!
 //! Every node tells all others several times in a second what it leads, and in what term; of each region, whoever tells the
 //! highest term is believed. Who has told nothing for a while is taken for dead, and so is what it led. A node also believes its
-//! own replicas. The answer to a report is a newer map, if there is one: so it reaches all nodes, whether they have a replica of
+//! own replicas. It tells, too, whether its disk is almost full: what is written to a region takes room of all who have a replica
+//! of it, so whoever leads it refuses writes as if it were its own disk, while there is some room left there. The answer to a report is a newer map, if there is one: so it reaches all nodes, whether they have a replica of
 //! region 0 or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -111,22 +113,52 @@ impl ClusterNode {
             let led = report.led.iter();
             led.map(|led| (led.region, led.term)).collect()
         };
-        let leads_now = leads(&report);
+        let (leads_now, is_short) = (leads(&report), report.is_short);
         let heard = Heard {
             report,
             at: Instant::now(),
         };
         let before = self.sightings.heard.lock().insert(from, heard);
-        if before.is_none_or(|before| leads(&before.report) != leads_now) {
+        let is_known = |before: Heard| {
+            leads(&before.report) == leads_now && before.report.is_short == is_short
+        };
+        if !before.is_some_and(is_known) {
             self.refresh();
         }
         answer
     }
 
-    /// Who leads here has changed.
+    /// Who leads here has changed, or what else others have to know at once.
     pub(super) fn note_role(&self) {
         self.refresh();
         self.sightings.urgent.notify_one();
+    }
+
+    /// Whether the disk of this node is almost full.
+    fn is_short_of_disk(&self) -> bool {
+        self.short_of_disk.load(Ordering::Relaxed)
+    }
+
+    /// Takes note whether the disk of this node is almost full.
+    pub fn note_disk(&self, is_short: bool) {
+        if self.short_of_disk.swap(is_short, Ordering::Relaxed) != is_short {
+            self.note_role();
+        }
+    }
+
+    /// Another node, if there is one, whose disk is almost full, and on which everything is that is written to some region that
+    /// this node leads.
+    pub fn short_follower(&self) -> Option<u64> {
+        let observed = self.observed();
+        let is_short = |node: &u64| *node != self.id() && observed.short_of_disk.contains(node);
+        if !observed.short_of_disk.iter().any(is_short) {
+            return None;
+        }
+        let regions = self.store.regions();
+        let led = regions.led().filter(|region| !region.slots().is_empty());
+        led.filter_map(|region| self.raft.status(region.id()))
+            .flat_map(|status| status.membership.nodes.into_values())
+            .find(is_short)
     }
 
     fn report(&self) -> Report {
@@ -145,6 +177,8 @@ impl ClusterNode {
         Report {
             map_epoch: self.map().epoch(),
             led: led.collect(),
+            is_short: self.is_short_of_disk(),
+            failed: self.failed.lock().clone(),
         }
     }
 
@@ -169,12 +203,22 @@ impl ClusterNode {
     pub(super) fn refresh(&self) {
         let patience = (self.settings.raft.election_timeout * 2).max(PATIENCE);
         let mut alive = BTreeSet::from([self.id()]);
+        let mut short_of_disk = BTreeSet::new();
+        if self.is_short_of_disk() {
+            short_of_disk.insert(self.id());
+        }
+        let own = self.failed.lock().clone().into_iter();
+        let mut failed: BTreeSet<(u64, u64)> = own.map(|region| (region, self.id())).collect();
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
         for (node, heard) in &*self.sightings.heard.lock() {
             if heard.at.elapsed() > patience {
                 continue;
             }
             alive.insert(*node);
+            if heard.report.is_short {
+                short_of_disk.insert(*node);
+            }
+            failed.extend(heard.report.failed.iter().map(|region| (*region, *node)));
             for led in &heard.report.led {
                 note(&mut seen, led.region, led.term, || led.group.clone());
             }
@@ -202,6 +246,8 @@ impl ClusterNode {
         let groups = seen.into_iter().map(|(region, seen)| (region, seen.group));
         let observed = Observed {
             alive,
+            short_of_disk,
+            failed,
             groups: groups.collect(),
         };
         self.sightings.observed.store(Arc::new(observed));
