@@ -7,9 +7,9 @@ use crate::drive::{Step, Waiting};
 use crate::json::Json;
 use crate::map::ClusterMap;
 use crate::node::{Node, NodeState};
-use crate::observed::Observed;
+use crate::observed::{CLOSE, Observed};
 use crate::plan::Plan;
-use crate::region::{Duty, Region};
+use crate::region::{Duty, Region, Replica};
 
 /// Shown, it is a table.
 pub struct Status<'a> {
@@ -71,6 +71,10 @@ impl Status<'_> {
             ),
             ("state", Json::Text(node.state.to_string())),
             ("alive", Json::Bool(self.observed.alive.contains(&node.id))),
+            (
+                "short_of_disk",
+                Json::Bool(self.observed.short_of_disk.contains(&node.id)),
+            ),
             ("clients", Json::Text(clients(node))),
             ("peers", Json::Text(node.addresses.peers.to_string())),
             ("version", Json::Number(u64::from(node.version))),
@@ -98,6 +102,7 @@ impl Status<'_> {
                     "lag",
                     group.and_then(|group| group.lag.get(id).copied()).into(),
                 ),
+                ("runs", Json::Bool(self.runs(region, replica))),
             ])
         });
         Json::Object(vec![
@@ -121,6 +126,36 @@ impl Status<'_> {
             ),
             ("replicas", Json::List(replicas.collect())),
         ])
+    }
+
+    /// Whether a replica runs, as far as its node says.
+    fn runs(&self, region: &Region, replica: &Replica) -> bool {
+        let failed = &self.observed.failed;
+        !failed.contains(&(region.id, replica.node))
+    }
+
+    /// What is wrong with a voter: the region has fewer than it seems.
+    fn complaint(&self, region: &Region, id: u64) -> Option<String> {
+        let replica = region.replicas.get(&id)?;
+        if !self.runs(region, replica) {
+            return Some("does not run".to_string());
+        }
+        let group = self.observed.groups.get(&region.id)?;
+        // Who does not lead knows nothing of the others.
+        if id == group.leader || replica.duty != Duty::Voter || group.lag.is_empty() {
+            return None;
+        }
+        match group.lag.get(&id) {
+            Some(lag) if *lag > CLOSE => Some(format!("{lag} behind")),
+            Some(_) => None,
+            None => Some("has not answered the leader".to_string()),
+        }
+    }
+
+    fn is_well(&self, region: &Region) -> bool {
+        let mut replicas = region.replicas.keys();
+        self.observed.leader(region).is_some()
+            && replicas.all(|id| self.complaint(region, *id).is_none())
     }
 
     fn leads(&self, node: &Node) -> usize {
@@ -151,7 +186,9 @@ impl Status<'_> {
             let behind = behind
                 .map(|lag| format!(", {lag} behind"))
                 .unwrap_or_default();
+            let complaint = self.complaint(region, *id);
             match replica.duty {
+                _ if let Some(complaint) = complaint => format!("{} ({complaint})", replica.node),
                 Duty::Voter => replica.node.to_string(),
                 Duty::Learner { .. } => format!("{} (learns{behind})", replica.node),
                 Duty::Leaving => format!("{} (leaves)", replica.node),
@@ -211,6 +248,12 @@ impl fmt::Display for Status<'_> {
         for node in absent {
             writeln!(f, "node {} does not answer", node.id)?;
         }
+        for node in &self.observed.short_of_disk {
+            writeln!(
+                f,
+                "node {node} is short of room on its disk: those who lead what it has replicas of refuse writes"
+            )?;
+        }
         for step in &self.plan.steps {
             writeln!(f, "next: {step}")?;
         }
@@ -225,7 +268,13 @@ impl fmt::Display for Status<'_> {
             writeln!(f, "region {} has no leader", region.id)?;
         }
         if *self.plan == Plan::default() && leaderless.is_empty() {
-            writeln!(f, "nothing is to be done")?;
+            let is_well = map.regions().all(|region| self.is_well(region));
+            let is_short = !self.observed.short_of_disk.is_empty();
+            match is_well && !is_short {
+                true => writeln!(f, "nothing is to be done")?,
+                false if !is_well => writeln!(f, "some replicas have to catch up")?,
+                false => {}
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! One task follows each replica, and it alone tells the store that the region is led, or no more. So two never do at
 //! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,11 +59,13 @@ impl ClusterNode {
                 }
             }
         }
+        let mut failed = BTreeSet::new();
         for (region, replica) in self.wanted(map).await? {
-            if self.raft.status(region).is_none() {
-                self.start_replica(region, replica).await;
+            if self.raft.status(region).is_none() && !self.start_replica(region, replica).await {
+                failed.insert(region);
             }
         }
+        *self.failed.lock() = failed;
         Ok(())
     }
 
@@ -123,13 +125,18 @@ impl ClusterNode {
         }
     }
 
-    async fn start_replica(self: &Arc<Self>, region: u64, replica: u64) {
+    /// Returns whether it runs.
+    async fn start_replica(self: &Arc<Self>, region: u64, replica: u64) -> bool {
         match self.raft.start(region, replica).await {
             Ok(()) => {
                 tracing::debug!("region {region}: replica {replica} runs");
                 self.spawn(self.clone().follow(region));
+                true
             }
-            Err(error) => tracing::warn!("region {region}: replica {replica}: {error}"),
+            Err(error) => {
+                tracing::warn!("region {region}: replica {replica} cannot be started: {error}");
+                false
+            }
         }
     }
 
