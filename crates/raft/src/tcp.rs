@@ -22,8 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use self::complaints::Complaints;
-use self::handshake::Introduction;
 pub use self::handshake::{Caller, Identity};
+use self::handshake::{Introduction, NEWEST};
 use self::link::Link;
 use self::processes::Processes;
 pub use self::processes::Run;
@@ -37,6 +37,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 pub struct Tcp {
     identity: RwLock<Identity>,
+    newest: u16,
     /// How new what is known of the cluster is.
     knows: AtomicU64,
     company: Company,
@@ -71,7 +72,13 @@ struct Peer {
 impl Tcp {
     /// Which processes it meets is forgotten when it ends.
     pub fn new(identity: Identity) -> Arc<Tcp> {
-        Tcp::in_company(identity, Company::default())
+        Tcp::in_company(identity, NEWEST, Company::default())
+    }
+
+    /// A node of the next version, which speaks this one, too: for tests of what the two make of each other.
+    #[doc(hidden)]
+    pub fn of_next_version(identity: Identity) -> Arc<Tcp> {
+        Tcp::in_company(identity, NEWEST + 1, Company::default())
     }
 
     /// The same for a node that remembers them in its log: so they are told from old copies also after it was started anew.
@@ -80,12 +87,13 @@ impl Tcp {
             processes: Arc::new(Processes::remembered_in(log)),
             ..Company::default()
         };
-        Tcp::in_company(identity, company)
+        Tcp::in_company(identity, NEWEST, company)
     }
 
-    fn in_company(identity: Identity, company: Company) -> Arc<Tcp> {
+    fn in_company(identity: Identity, newest: u16, company: Company) -> Arc<Tcp> {
         Arc::new(Tcp {
             identity: RwLock::new(identity),
+            newest,
             knows: AtomicU64::new(0),
             company,
             peers: Mutex::default(),
@@ -112,6 +120,7 @@ impl Tcp {
     fn introduction(&self) -> Introduction {
         Introduction {
             identity: self.identity.read().clone(),
+            newest: self.newest,
             knows: self.knows.load(Ordering::Relaxed),
         }
     }

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cairn_raft::{Config, Identity, Log, Member, Node, Outcome, Role, Run, Tcp};
+use cairn_raft::{
+    CallError, Caller, Config, Identity, Later, Log, Member, Node, Outcome, Role, Run, Service,
+    Tcp, Transport,
+};
 use machine::Memory;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -33,7 +36,44 @@ fn a_run() -> Run {
     }
 }
 
+/// What a node of the next version says: all messages end with something of which this version knows nothing, but for those
+/// whose length is open.
+fn newer(message: Bytes, open: &[u8]) -> Bytes {
+    match open.contains(&message[0]) {
+        true => message,
+        false => [&message[..], b"of the next version"].concat().into(),
+    }
+}
+
+struct Newer<T>(Arc<T>);
+
+impl Transport for Newer<Tcp> {
+    fn call(
+        &self,
+        node: u64,
+        request: Bytes,
+        limit: Duration,
+    ) -> Later<'static, Result<Bytes, CallError>> {
+        // The beginning of a snapshot, and a piece of it.
+        self.0.call(node, newer(request, &[5, 6]), limit)
+    }
+}
+
+impl Service for Newer<Node> {
+    fn admits(&self, caller: &Caller) -> Result<(), String> {
+        self.0.admits(caller)
+    }
+
+    fn serve(&self, from: u64, request: Bytes) -> Later<'static, Bytes> {
+        let answer = self.0.serve(from, request);
+        // A refusal is text.
+        Box::pin(async move { newer(answer.await, &[0]) })
+    }
+}
+
 struct Cluster {
+    /// Those that are of the next version.
+    newer: Vec<u64>,
     dirs: Vec<TempDir>,
     machines: Vec<Arc<Memory>>,
     addresses: Vec<String>,
@@ -50,7 +90,12 @@ fn config() -> Config {
 impl Cluster {
     /// Three nodes, each with a replica of each region.
     async fn new(regions: u64) -> Cluster {
+        Cluster::with_newer(regions, &[]).await
+    }
+
+    async fn with_newer(regions: u64, newer: &[u64]) -> Cluster {
         let mut cluster = Cluster {
+            newer: newer.to_vec(),
             dirs: (0..NODES).map(|_| TempDir::new().unwrap()).collect(),
             machines: (0..NODES).map(|_| Arc::default()).collect(),
             addresses: Vec::new(),
@@ -85,22 +130,34 @@ impl Cluster {
     /// Starts a node; returns it, and the replicas that it had.
     fn start(&mut self, id: u64, listener: TcpListener) -> (Arc<Node>, Vec<(u64, u64)>) {
         let at = id as usize - 1;
-        let tcp = Tcp::new(Identity {
+        let identity = Identity {
             cluster: 7,
             node: id,
             incarnation: id,
             run: a_run(),
             secret: b"secret".to_vec(),
             tls: None,
-        });
+        };
+        let is_newer = self.newer.contains(&id);
+        let tcp = match is_newer {
+            true => Tcp::of_next_version(identity),
+            false => Tcp::new(identity),
+        };
         for (other, address) in (1..).zip(&self.addresses) {
             tcp.set_address(other, address.clone());
         }
         let log = Log::open(self.dirs[at].path(), &config()).unwrap();
         let replicas = log.replicas();
         let machine = self.machines[at].clone();
-        let node = Node::new(id, config(), log, machine, tcp.clone());
-        let service = node.clone();
+        let transport: Arc<dyn Transport> = match is_newer {
+            true => Arc::new(Newer(tcp.clone())),
+            false => tcp.clone(),
+        };
+        let node = Node::new(id, config(), log, machine, transport);
+        let service: Arc<dyn Service> = match is_newer {
+            true => Arc::new(Newer(node.clone())),
+            false => node.clone(),
+        };
         let serving = tokio::spawn(async move {
             tcp.serve(listener, service).await.unwrap();
         });
@@ -232,6 +289,36 @@ async fn a_node_that_was_away_comes_back() {
     println!("handed over after {:?}", began.elapsed());
     cluster.commit(0, "by another".to_string()).await;
     cluster.until_all_have(0, 4).await;
+}
+
+/// While nodes are upgraded one by one: each kind leads the other, and each is away for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_of_two_versions_are_one_cluster() {
+    let mut cluster = Cluster::with_newer(1, &[1]).await;
+    let mut count = 0;
+    for lead in [1, 2, 1, 3] {
+        let (leader, _) = cluster.leader(0).await;
+        if leader.id() != lead {
+            leader.transfer(0, lead).await.unwrap();
+        }
+        while !matches!(cluster.node(lead).role(0), Role::Leader { ready: true, .. }) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..20 {
+            cluster.commit(0, format!("{count}")).await;
+            count += 1;
+        }
+        cluster.until_all_have(0, count).await;
+        let follower = cluster.node(lead % NODES + 1);
+        follower.follower_barrier(0).await.unwrap();
+    }
+    for away in [1, 2] {
+        cluster.stop(away).await;
+        cluster.commit(0, format!("{count}")).await;
+        count += 1;
+        cluster.restart(away).await;
+        cluster.until_all_have(0, count).await;
+    }
 }
 
 /// Not a test but a measurement: `cargo test --release -p cairn-raft --test cluster -- --ignored --nocapture`.

@@ -38,7 +38,7 @@ const LONGEST: usize = 4096;
 const PROOF: usize = 32;
 /// The oldest version that is spoken, and the newest.
 const OLDEST: u16 = 1;
-const NEWEST: u16 = 1;
+pub(super) const NEWEST: u16 = 1;
 
 /// Who a node is, and how it shows it.
 #[derive(Clone)]
@@ -166,6 +166,8 @@ fn closed(why: &'static str) -> impl Fn(io::Error) -> io::Error {
 /// Who this node says that it is.
 pub(super) struct Introduction {
     pub identity: Identity,
+    /// The newest version that it speaks.
+    pub newest: u16,
     pub knows: u64,
 }
 
@@ -184,7 +186,7 @@ impl Introduction {
         } = self.identity;
         let hello = Hello {
             oldest: OLDEST,
-            newest: NEWEST,
+            newest: self.newest,
             cluster,
             caller: Caller {
                 node,
@@ -338,7 +340,11 @@ mod tests {
             secret: secret.as_bytes().to_vec(),
             tls: None,
         };
-        Introduction { identity, knows: 8 }
+        Introduction {
+            identity,
+            newest: NEWEST,
+            knows: 8,
+        }
     }
 
     fn caller(node: u64) -> Caller {
