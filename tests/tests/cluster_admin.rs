@@ -664,6 +664,11 @@ fn a_leader_spares_the_disks_of_those_who_follow_it() {
     assert!(refusal.text().contains("disk"), "{refusal:?}");
     assert_eq!(client.line("GET before"), Value::bulk("yes"));
     assert_eq!(client.line("DEL after"), Value::Int(1));
+    // Who does not lead sends clients on, whatever he is short of.
+    for line in ["SET after yes", "GET before"] {
+        let told = nodes[2].client().line(line);
+        assert!(told.text().starts_with("MOVED "), "{line}: {told:?}");
+    }
     let status = cluster(&["status", "--node", &nodes[0].addr()]).expect("it answers");
     assert!(status.contains("is short of room on its disk"), "{status}");
     assert!(nodes[2].is_running() && !nodes[2].has_ended());

@@ -909,7 +909,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 command.full_name
             )));
         }
-        if self.session.server.shortages.are_any() && !self.session.is_master {
+        if self.session.server.shortages.are_any()
+            && !self.session.is_master
+            && !self.is_for_another(command, args)
+        {
             self.check_shortages(command)?;
         }
         if self.session.server.store.is_replicated() {
@@ -921,6 +924,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             running.check_busy()?;
         }
         Ok(command)
+    }
+
+    /// Whether another node is to run a command, or nobody: what this one is short of is not its affair.
+    #[cold]
+    fn is_for_another(&self, command: &Command, args: &Args<'_>) -> bool {
+        self.session.server.store.is_replicated()
+            && !self.is_queued(command)
+            && matches!(self.route(command, args), Err(Detour::Refused(_)))
     }
 
     /// Whether a command may run, or be queued, for all that the server is short of. EXEC answers for what was queued.
