@@ -402,11 +402,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings what an earlier run left in the journal into RocksDB, for good.
+    /// Brings what an earlier run left in the journal into RocksDB, for good, and lets compactions begin.
     fn replay(&self) -> Result<()> {
         let replayed = self.read_journal()?;
         self.drain()?;
         self.database.sync()?;
+        for family in Family::ALL {
+            let family = self.database.family(family);
+            let begin = [("disable_auto_compactions", "false")];
+            self.database.db.set_options_cf(&family, &begin)?;
+        }
         if let Replayed::Gap = replayed {
             let last = self.applied();
             tracing::warn!(

@@ -8,7 +8,7 @@ use rust_rocksdb::event_listener::{
 };
 
 use crate::filter::Gate;
-use crate::priority::{give_way, give_way_to_clients};
+use crate::priority::{come_last, give_way};
 
 pub(crate) struct Listener {
     gate: Arc<Gate>,
@@ -23,11 +23,11 @@ impl Listener {
 impl EventListener for Listener {
     // Both are told on the thread that does it.
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        give_way_to_clients();
+        give_way();
     }
 
     fn on_compaction_begin(&self, _: &CompactionJobInfo) {
-        give_way();
+        come_last();
     }
 
     fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {

@@ -162,6 +162,9 @@ pub(crate) fn family(
     options.set_level_zero_stop_writes_trigger(36);
     options.set_target_file_size_base((settings.memory / 16).clamp(8 * MIB, 64 * MIB) as u64);
     options.set_max_bytes_for_level_base((memory.memtable * 4) as u64);
+    // Until what is in the journal has been moved into RocksDB, which would otherwise be held up because compactions have
+    // files to catch up with from before a crash (see `Engine::replay`).
+    options.set_disable_auto_compactions(true);
     if family != Family::Meta {
         // A file full of tombstones is compacted before walks stumble over them.
         options.add_compact_on_deletion_collector_factory(4096, 2048, 0.5);

@@ -3,22 +3,22 @@
 //! On a small machine what is done for nobody in particular, to move rows into RocksDB, to flush, compact and count, takes the
 //! processor from those whom clients wait for, and from the clients themselves if they run here. So such threads give way. They
 //! are not starved: each gets a tenth of a processor that others fight for, and all of one that nobody else wants. A commit
-//! that has to wait for a drain leaves it its own. Flushes come before compactions: these can wait for minutes, and a flush that
-//! has to fight with them for what is left holds up drains, and so commits, for as long as it takes.
+//! that has to wait for a drain leaves it its own. Compactions come behind flushes: they can wait for minutes, and a flush that
+//! has to fight with them for what clients leave holds up drains, and so commits, for as long as it takes.
 
 /// A tenth of the weight that others have.
 const NICENESS: i32 = 10;
-/// A third of it.
-const NICENESS_OF_FLUSHES: i32 = 5;
+/// A third of that.
+const NICENESS_OF_COMPACTIONS: i32 = 15;
 
 /// From now on this thread, and those that it starts, come after others that want the processor.
 pub fn give_way() {
     set_niceness(NICENESS);
 }
 
-/// The same, but before those that give way altogether.
-pub(crate) fn give_way_to_clients() {
-    set_niceness(NICENESS_OF_FLUSHES);
+/// The same, and after others that give way.
+pub(crate) fn come_last() {
+    set_niceness(NICENESS_OF_COMPACTIONS);
 }
 
 fn set_niceness(niceness: i32) {

@@ -64,7 +64,7 @@ const SHORT_DRAIN_TIME: Duration = Duration::from_millis(60);
 /// A generation is never full before it has grown to this.
 const LEAST_FULL: usize = 256 * 1024;
 /// How many generations there is room for, at least, and how large they may become.
-const GENERATIONS: usize = 4;
+const GENERATIONS: usize = 8;
 const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many times as much as is written at once a drain looks at: much of it may have died while it was young.
 const DRAINED_TOGETHER: usize = 4;
