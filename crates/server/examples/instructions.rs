@@ -1,5 +1,5 @@
 //! Sends one kind of command many times through a connection, for `tests/instructions/run` to have the
-//! instructions counted that each takes.
+//! instructions counted that each takes. How often memory was allocated it counts itself.
 //!
 //!   instructions DIRECTORY COMMAND N
 //!
@@ -7,6 +7,8 @@
 //! not depend on how fast this machine is: all rows that the command asks for are in memory, each is
 //! changed once at most, and nothing is on its way to RocksDB.
 
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
@@ -17,9 +19,46 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
-/// The server's allocator.
+/// The server's allocator, and how often this thread asks it for memory.
+struct Counting(tikv_jemallocator::Jemalloc);
+
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: Counting = Counting(tikv_jemallocator::Jemalloc);
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count_allocation() {
+    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: every call is handed to the allocator unchanged; the counter is a const-initialized thread-local without a
+// destructor, so touching it never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count_allocation();
+        // SAFETY: the caller's obligations are passed on as they came.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count_allocation();
+        // SAFETY: as above.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; `pointer` came from this allocator with this layout.
+        unsafe { self.0.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count_allocation();
+        // SAFETY: as above.
+        unsafe { self.0.realloc(pointer, layout, new_size) }
+    }
+}
 
 /// Memory that is free stays with the process: when to give it back is a matter of time, and what
 /// depends on time cannot be counted.
@@ -59,11 +98,13 @@ fn main() -> Result<(), String> {
     tasks.block_on(&runtime, server.serve(&mut warm_up))?;
     server.rest()?;
     let mut script = Script::new(workload.command, WARM_UP..WARM_UP + count);
+    let allocated = ALLOCATIONS.get();
     measured(&runtime, &tasks, &server, &mut script)?;
+    let allocated = ALLOCATIONS.get() - allocated;
     if ![before, warm_up, script].iter().all(Script::is_over) {
         return Err("a connection ended early".into());
     }
-    println!("{count}");
+    println!("Allocated : {allocated}");
     Ok(())
 }
 
@@ -94,6 +135,10 @@ impl Workload {
             "SET" => (set, set),
             "HSET" => (new_field, old_field),
             "HGET" => (new_field, hget),
+            "SADD" => (sadd, sadd_again),
+            "ZPOPMIN" => (new_member, zpopmin),
+            "LPOP" => (lpush, lpop),
+            "RPOP" => (lpush, rpop),
             "ZADD" => (new_member, old_member),
             "ZADD_NEW" => (scattered, more_scattered),
             "ZADD_RANK" => (scattered_and_ranked, more_scattered),
@@ -204,6 +249,32 @@ fn lpush(number: usize) -> (String, String) {
 
 fn lpush_more(number: usize) -> (String, String) {
     lpush(ELEMENTS + number)
+}
+
+fn lpop(number: usize) -> (String, String) {
+    (
+        request(&["LPOP", "a list"]),
+        bulk(&element(ELEMENTS - 1 - number)),
+    )
+}
+
+fn rpop(number: usize) -> (String, String) {
+    (request(&["RPOP", "a list"]), bulk(&element(number)))
+}
+
+fn sadd(number: usize) -> (String, String) {
+    let words = ["SADD", "a set", &element(number)];
+    (request(&words), ":1\r\n".into())
+}
+
+fn sadd_again(number: usize) -> (String, String) {
+    let (request, _) = sadd(number);
+    (request, ":0\r\n".into())
+}
+
+fn zpopmin(number: usize) -> (String, String) {
+    let reply = format!("*2\r\n{}{}", bulk(&element(number)), bulk("1"));
+    (request(&["ZPOPMIN", "a sorted set"]), reply)
 }
 
 fn lrange(_number: usize) -> (String, String) {
