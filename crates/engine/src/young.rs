@@ -970,7 +970,7 @@ mod tests {
         };
         let is_about = |bytes: usize, expected: usize| bytes.abs_diff(expected) < expected / 10;
         let most = full_at();
-        assert!(is_about(most, 2 << 20));
+        assert!(is_about(most, (8 << 20) / GENERATIONS));
         // Nobody minds, until somebody has to wait.
         young.note_drain(most, slow);
         assert_eq!(full_at(), most);
