@@ -66,6 +66,134 @@ fn a_pipeline_reads_its_own_writes_across_a_contended_latch() {
     });
 }
 
+/// A script has a key until it is killed.
+const HOLD: &str = "while true do redis.call('GET', KEYS[1]) end";
+const WAITING: usize = 40;
+/// A command that was sent waits for its latch by then, or is held up by a very busy machine.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+/// A number that INFO tells.
+fn told(server: &Server, name: &str) -> usize {
+    let info = server.client().line("INFO storage");
+    let Value::Bulk(text) = info else {
+        panic!("{info:?}");
+    };
+    let text = String::from_utf8(text).expect("text");
+    let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
+    let value = text.lines().find_map(value);
+    value.expect("it is there").parse().expect("a number")
+}
+
+/// Clients of two threads that have sent the same command, one each, while a script held the key.
+fn sent_while_held(server: &Server, command: &[&str]) -> Vec<Client> {
+    let mut holder = server.client();
+    let mut clients: Vec<_> = (0..WAITING).map(|_| server.client()).collect();
+    holder.send(&["EVAL", HOLD, "1", "hot"]);
+    holder.flush().expect("it is sent");
+    // It runs on a thread of its own by then.
+    thread::sleep(A_WHILE);
+    for client in &mut clients {
+        client.send(command);
+        client.flush().expect("it is sent");
+    }
+    thread::sleep(A_WHILE);
+    assert_eq!(server.client().line("SCRIPT KILL"), Value::ok());
+    let killed = holder.receive();
+    assert!(matches!(killed, Value::Error(_)), "{killed:?}");
+    clients
+}
+
+/// Those of a thread that wait for the same latch go on together.
+#[test]
+fn a_hot_key_costs_far_fewer_commits_than_commands() {
+    let server = Server::cairn(&["--threads", "2"]);
+    let before = told(&server, "storage_commits");
+    let mut clients = sent_while_held(&server, &["INCR", "hot"]);
+    let replies = clients.iter_mut().map(|client| match client.receive() {
+        Value::Int(number) => number,
+        other => panic!("{other:?}"),
+    });
+    let mut replies: Vec<i64> = replies.collect();
+    replies.sort_unstable();
+    assert_eq!(replies, Vec::from_iter(1..=WAITING as i64));
+    // One for each of the two threads, and a few for those who came late.
+    let commits = told(&server, "storage_commits") - before;
+    assert!(commits <= WAITING / 4, "{commits} commits");
+}
+
+/// A command that blocks leaves the turn in which those behind it go on.
+#[test]
+fn who_waits_behind_a_command_that_blocks_is_served_too() {
+    let server = Server::cairn(&["--threads", "2"]);
+    let mut clients = sent_while_held(&server, &["BLPOP", "hot", "0"]);
+    for number in 0..WAITING {
+        let pushed = server.client().line(&format!("RPUSH hot {number}"));
+        assert!(matches!(pushed, Value::Int(_)), "{pushed:?}");
+    }
+    let popped = clients.iter_mut().map(|client| {
+        let reply = client.receive();
+        let Value::Array(key_and_element) = &reply else {
+            panic!("{reply:?}");
+        };
+        let Value::Bulk(element) = &key_and_element[1] else {
+            panic!("{reply:?}");
+        };
+        String::from_utf8_lossy(element).parse().expect("a number")
+    });
+    let mut popped: Vec<usize> = popped.collect();
+    popped.sort_unstable();
+    assert_eq!(popped, Vec::from_iter(0..WAITING));
+}
+
+/// Who queues up for others, and is killed meanwhile, leaves nobody behind.
+#[test]
+fn those_behind_a_client_that_is_killed_go_on() {
+    let server = Server::cairn(&["--threads", "1"]);
+    let mut holder = server.client();
+    holder.send(&["EVAL", HOLD, "1", "hot"]);
+    holder.flush().expect("it is sent");
+    thread::sleep(A_WHILE);
+    let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
+    let id = clients[0].line("CLIENT ID");
+    let Value::Int(id) = id else {
+        panic!("{id:?}");
+    };
+    for client in &mut clients {
+        client.send(&["INCR", "hot"]);
+        client.flush().expect("it is sent");
+        thread::sleep(A_WHILE / 4);
+    }
+    let killed = server.client().line(&format!("CLIENT KILL ID {id}"));
+    assert_eq!(killed, Value::Int(1));
+    assert_eq!(server.client().line("SCRIPT KILL"), Value::ok());
+    let replies = clients[1..].iter_mut().map(Client::receive);
+    let replies: Vec<Value> = replies.collect();
+    assert_eq!(replies, [1, 2, 3].map(Value::Int));
+}
+
+/// Rows stay young for thirty seconds, unless there is time to move them while nobody wants anything.
+#[test]
+fn what_a_burst_has_written_is_moved_in_the_lull_behind_it() {
+    const KEYS: usize = 3000;
+    const YOUTH: Duration = Duration::from_secs(30);
+    let server = Server::cairn(&["--memory", "128mb"]);
+    let value = "x".repeat(1000);
+    let mut client = server.client();
+    let burst = Instant::now();
+    for number in 0..KEYS {
+        assert_eq!(
+            client.line(&format!("SET key:{number} {value}")),
+            Value::ok()
+        );
+    }
+    // An eighth of the room for them is a megabyte, and half of it four.
+    assert!(told(&server, "storage_young_bytes") > 3 << 20);
+    while told(&server, "storage_young_bytes") > 1 << 20 {
+        assert!(burst.elapsed() < YOUTH * 2 / 3, "they are still young");
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// Writes that are too large together for one turn, with reads in between.
 const ROUND: usize = 400;
 const VALUE_LEN: usize = 10_000;

@@ -35,7 +35,7 @@ use crate::room;
 use crate::route::{self, Detour};
 use crate::session::{Replies, Session};
 use crate::transaction;
-use crate::turn::{self, Outcome, Worker};
+use crate::turn::{self, Outcome, Worker, let_others_run};
 use crate::upstream;
 
 /// Room made for each read.
@@ -56,6 +56,8 @@ const SENT_LATER: usize = 8 * 1024;
 const LOOK_AHEAD: usize = 16;
 /// How many commits of its thread a command waits for before it queues up for its latches.
 const MOST_WAITS_FOR_COMMITS: usize = 8;
+/// And how many times it waits behind another of its thread.
+const MOST_WAITS_BEHIND: usize = 4;
 /// How much may wait of what a client sends while it takes its replies slowly.
 const READ_AHEAD: usize = 1024 * 1024;
 /// A client that takes nothing at all for so long may be waiting for us to take the rest of its
@@ -654,7 +656,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn run(&mut self, words: &Words, input: &[u8]) -> Result<(), Gone> {
-        let words: SmallVec<[&[u8]; 8]> = words.iter(input).collect();
+        let words: SmallVec<[&[u8]; 24]> = words.iter(input).collect();
         let args = Args::new(&words);
         self.reply_start = self.output.len();
         self.session.error_is_counted = false;
@@ -1071,20 +1073,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::task::yield_now().await;
         }
     }
-}
-
-/// Comes back when all tasks of the thread that are ready now have run. Unlike `yield_now` it does not look for others first,
-/// which is a system call.
-async fn let_others_run() {
-    let mut is_first = true;
-    std::future::poll_fn(|context| {
-        if !std::mem::take(&mut is_first) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn error_reply(error: Error) -> Reply {

@@ -17,6 +17,7 @@ pub mod in_process;
 mod info;
 mod inspect;
 mod interest;
+mod latch_wait;
 mod listener;
 mod listening;
 mod long;

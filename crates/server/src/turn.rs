@@ -6,8 +6,8 @@
 //!
 //! A command that needs a latch held elsewhere does not wait while others hold still for it: the turn is
 //! committed as far as it got, its latches are let go, and only then the command waits, and joins the
-//! turn that runs when it is granted. While a commit of this thread waits for the disk, that is most likely
-//! who holds it: all who wait for that go on together, in one turn.
+//! turn that runs when it is granted. Those of the thread who wait for the same follow it in that turn. While a commit of
+//! this thread waits for the disk, that is most likely who holds it: all who wait for that go on together, in one turn.
 //!
 //! In a cluster a turn has a part for each region that its commands are about, with a transaction, latches and a commit of
 //! its own: one that fails takes the replies of its own commands with it, and no others. A batch that is too long cannot be
@@ -32,6 +32,7 @@ use crate::blocked::Served;
 use crate::cluster::gate::{CaughtUp, Patience as Waited, Unready};
 use crate::command::{Args, Blocking, Command, Handler, OwnedArgs};
 use crate::interest;
+use crate::latch_wait::LatchWaits;
 use crate::propagation;
 use crate::route::{self, Detour};
 use crate::script::functions::View;
@@ -56,6 +57,14 @@ pub struct Worker {
     turns: RefCell<Turns>,
     /// The end of the turns is scheduled.
     is_open: Cell<bool>,
+    /// Connections that waited for latches which the turn has now go on in it.
+    is_followed: Cell<bool>,
+    /// Some of them are ready only behind the scheduled end, which lets them come first.
+    is_extended: Cell<bool>,
+    /// How many turns have ended.
+    ended: Cell<u64>,
+    /// Who waits for latches that others of this thread wait for.
+    pub latch_waits: LatchWaits,
     is_replicated: bool,
     /// Commits that wait for the disk; their latches must not be let go before.
     unfinished: Cell<usize>,
@@ -109,6 +118,8 @@ struct Turn {
     /// Clients that waited for what was changed, and get their replies with the commit.
     served: Vec<Served>,
     outcome: Rc<Outcome>,
+    /// That of the turn before.
+    settled: Option<Rc<Outcome>>,
 }
 
 impl Turn {
@@ -118,7 +129,18 @@ impl Turn {
             held: store.latches().none(),
             served: Vec::new(),
             outcome: Rc::default(),
+            settled: None,
         }
+    }
+
+    /// The outcome of the turn, which ends. The next one has that of the last, if nobody looks at it any more.
+    fn take_outcome(&mut self) -> Rc<Outcome> {
+        let mut next = self.settled.take().unwrap_or_default();
+        match Rc::get_mut(&mut next) {
+            Some(next) => *next.result.get_mut() = None,
+            None => next = Rc::default(),
+        }
+        std::mem::replace(&mut self.outcome, next)
     }
 
     /// Bytes of changes that wait for its end.
@@ -153,9 +175,9 @@ impl Outcome {
 
     fn settle(&self, result: Result<(), String>) {
         *self.result.borrow_mut() = Some(result);
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        let mut waiting = self.waiting.take();
+        waiting.drain(..).for_each(Waker::wake);
+        self.waiting.replace(waiting);
     }
 }
 
@@ -261,6 +283,10 @@ impl Worker {
         Rc::new(Worker {
             turns: RefCell::new(turns),
             is_open: Cell::new(false),
+            is_followed: Cell::new(false),
+            is_extended: Cell::new(false),
+            ended: Cell::new(0),
+            latch_waits: LatchWaits::default(),
             is_replicated: store.is_replicated(),
             server,
             unfinished: Cell::new(0),
@@ -617,8 +643,13 @@ impl Worker {
     /// Makes sure that the turn ends when the connections that are ready now have had their part.
     fn open(self: &Rc<Self>) {
         if !self.is_open.replace(true) {
-            let worker = self.clone();
-            tokio::task::spawn_local(async move { worker.end_turn() });
+            let (worker, number) = (self.clone(), self.number());
+            tokio::task::spawn_local(async move {
+                while worker.number() == number && worker.is_extended.take() {
+                    let_others_run().await;
+                }
+                worker.end_turn_if(number);
+            });
         }
     }
 
@@ -649,11 +680,34 @@ impl Worker {
         self.turns.borrow().current().txn.region().clone()
     }
 
-    /// Brings latches that were waited for into the current turn, for a command of that region.
-    pub fn adopt(self: &Rc<Self>, region: &Arc<Region>, held: Held) {
+    /// Brings latches that were waited for into the current turn, for a command of that region. It may be followed by others
+    /// who have waited for the same, and are ready now: they have their part of the turn.
+    pub fn adopt(self: &Rc<Self>, region: &Arc<Region>, held: Held, is_followed: bool) {
         let mut turns = self.turns.borrow_mut();
         turns.enter(self.store(), region).held.adopt(held);
+        if is_followed {
+            self.is_followed.set(true);
+            // An end that is scheduled only now comes after them by itself.
+            self.is_extended.set(self.is_open.get());
+        }
         self.open();
+    }
+
+    /// Whether there are others who may have yet to have their part of the turn.
+    pub fn is_followed(&self) -> bool {
+        self.is_followed.get()
+    }
+
+    /// Of the current turn.
+    pub fn number(&self) -> u64 {
+        self.ended.get()
+    }
+
+    /// Ends this turn, unless it has ended: another may have begun since.
+    pub fn end_turn_if(self: &Rc<Self>, number: u64) {
+        if self.number() == number {
+            self.end_turn();
+        }
     }
 
     /// Whether a commit of this thread waits for the disk.
@@ -680,6 +734,9 @@ impl Worker {
     pub fn end_turn(self: &Rc<Self>) {
         let mut turns = self.turns.borrow_mut();
         self.is_open.set(false);
+        self.is_followed.set(false);
+        self.is_extended.set(false);
+        self.ended.set(self.ended.get() + 1);
         self.end(&mut turns.home);
         turns.current = None;
         for mut other in turns.others.drain(..) {
@@ -688,11 +745,12 @@ impl Worker {
     }
 
     fn end(self: &Rc<Self>, turn: &mut Turn) {
-        let outcome = std::mem::take(&mut turn.outcome);
+        let outcome = turn.take_outcome();
         let served = std::mem::take(&mut turn.served);
         if turn.txn.is_clean() {
             turn.held.let_go();
             outcome.settle(Ok(()));
+            turn.settled = Some(outcome);
             return;
         }
         self.server.stats.commits.add(1);
@@ -700,6 +758,7 @@ impl Worker {
             Begun::Done(result) => {
                 turn.held.let_go();
                 settle(&self.server, &outcome, served, result);
+                turn.settled = Some(outcome);
             }
             Begun::Pending(commit) => {
                 let none = self.store().latches().none();
@@ -716,6 +775,20 @@ impl Worker {
             }
         }
     }
+}
+
+/// Comes back when all tasks of the thread that are ready now have run. Unlike `yield_now` it does not look for others first,
+/// which is a system call.
+pub async fn let_others_run() {
+    let mut is_first = true;
+    std::future::poll_fn(|context| {
+        if !std::mem::take(&mut is_first) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn settle(

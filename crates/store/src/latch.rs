@@ -25,7 +25,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
     Shared,
     Exclusive,
@@ -48,7 +48,7 @@ fn name_of(key: &[u8]) -> Name {
 }
 
 /// Which latches are wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
     wanted: Names,
     is_sorted: bool,

@@ -9,15 +9,19 @@ use cairn_resp::Reply;
 use cairn_store::{Error, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{AwaitedReply, Connection, Gone, MOST_WAITS_FOR_COMMITS, error_reply};
+use super::{
+    AwaitedReply, Connection, GULP_BYTES, Gone, MOST_WAITS_BEHIND, MOST_WAITS_FOR_COMMITS,
+    error_reply,
+};
 use crate::blocked::{Ending, Place};
 use crate::cluster::gate::{self, CaughtUp, Patience, Unready};
 use crate::command::{Args, Blocking, Command, Flag, Handler, OwnedArgs};
+use crate::latch_wait::{self, First};
 use crate::long::{self, LongReply};
 use crate::observe::Ran;
 use crate::route::{self, DOWN};
 use crate::session::{Awaited, Session};
-use crate::turn::{Call, Step};
+use crate::turn::{Call, Step, let_others_run};
 use crate::unit::Unit;
 
 /// What has become of a command so far.
@@ -300,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Has a command run to its end that was not done at once.
     pub(super) async fn go_on(&mut self, call: &Call<'_>, attempt: Attempt) -> Result<(), Gone> {
         let mut patience = Patience::default();
-        let mut waits = 0;
+        let mut waited = Waited::default();
         let mut wait: Option<Wait> = None;
         let mut next = Some(attempt);
         while let Some(Attempt { before, step }) = next {
@@ -311,7 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     tracing::error!("{error}");
                     return Err(Gone);
                 }
-                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waited).await,
                 Step::Unready(unready) => {
                     if !self.wait_until_ready(unready, &mut patience).await? {
                         return Ok(());
@@ -375,10 +379,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Waits for latches that somebody else holds. While a commit of this thread waits for the disk, that is
     /// most likely who, and all who wait for it go on together.
-    async fn wait_for_latches(&mut self, request: Request, waits: &mut usize) {
+    async fn wait_for_latches(&mut self, request: Request, waited: &mut Waited) {
         let region = self.worker.region();
-        if self.worker.has_unfinished() && *waits < MOST_WAITS_FOR_COMMITS {
-            *waits += 1;
+        if self.worker.has_unfinished() && waited.for_commits < MOST_WAITS_FOR_COMMITS {
+            waited.for_commits += 1;
             self.settle().await;
             self.worker.commit_finished().await;
             return;
@@ -386,21 +390,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // What this connection wrote must be there when it is read without a latch.
         self.leave_turn().await;
         let latches = self.session.server.store.latches().clone();
-        let client = self.session.client.clone();
+        let (worker, client) = (self.worker.clone(), self.session.client.clone());
         let _busy = client.work();
+        let request = request.sorted();
+        let first = match worker.latch_waits.enter(region.id(), &request) {
+            latch_wait::Place::First(first) => Some(first),
+            latch_wait::Place::Behind(first) if waited.behind < MOST_WAITS_BEHIND => {
+                waited.behind += 1;
+                first.notified().await;
+                // What many clients write must not become one batch without bounds.
+                if worker.pending_bytes() >= GULP_BYTES {
+                    worker.end_turn();
+                }
+                return;
+            }
+            // That was in vain: the turns that went on then ended too early.
+            latch_wait::Place::Behind(_) => None,
+        };
         let held = latches.acquire(request).await;
-        self.worker.adopt(&region, held);
+        let is_followed = first.is_some_and(First::lead);
+        worker.adopt(&region, held, is_followed);
     }
 
     /// Ends the turn now, and waits for its commit.
     pub(super) async fn leave_turn(&mut self) {
-        self.worker.end_turn();
+        let number = self.worker.number();
+        if self.worker.is_followed() {
+            let_others_run().await;
+        }
+        self.worker.end_turn_if(number);
         self.settle().await;
     }
 
     async fn run_unit(&mut self, mut unit: Box<dyn Unit>) -> Result<(), Gone> {
         let mut patience = Patience::default();
-        let mut waits = 0;
+        let mut waited = Waited::default();
         let mut request = unit.request();
         loop {
             let before = self.output.len();
@@ -409,7 +433,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 .worker
                 .run_unit(&mut *unit, session, &request, &patience, output)
             {
-                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waits).await,
+                Step::NeedsLatches(request) => self.wait_for_latches(request, &mut waited).await,
                 Step::Alone => request = Request::everything(),
                 Step::Unready(unready) => {
                     if !self.wait_until_ready(unready, &mut patience).await? {
@@ -536,7 +560,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         place: Place,
         deadline: Option<Instant>,
     ) -> Result<bool, Gone> {
-        self.worker.end_turn();
+        self.leave_turn().await;
         self.flush().await?;
         let client = self.session.client.clone();
         let _blocked = client.block();
@@ -599,6 +623,16 @@ enum Replica {
     Ready(Option<CaughtUp>),
     /// That was answered: it cannot be told whether it is of the past.
     Refused,
+}
+
+/// How a command has waited for latches so far.
+#[derive(Default)]
+struct Waited {
+    /// How many times for a commit of its thread.
+    for_commits: usize,
+    /// How many times behind another connection of its thread. Only who has a place in the queue for the latches is sure to come
+    /// to them.
+    behind: usize,
 }
 
 /// How long, and since when, a client waits.
