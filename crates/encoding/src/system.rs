@@ -173,7 +173,8 @@ impl<'a> SystemKey<'a> {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        // Each commit says two things about itself.
+        let mut out = Vec::with_capacity(24);
         self.encode_into(&mut out);
         out
     }

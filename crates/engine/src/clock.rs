@@ -53,6 +53,16 @@ fn read(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// How long all threads of the process have run, on any processor.
+pub(crate) fn processor_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
+/// How long this thread has run.
+pub(crate) fn thread_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
 /// Where wall-clock time comes from. Tests bring their own.
 pub trait TimeSource: Send + Sync {
     /// Microseconds since the epoch.

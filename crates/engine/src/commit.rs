@@ -255,7 +255,11 @@ impl EverySecond {
 }
 
 impl Shared {
-    fn write(&self, batches: Vec<Batch>, sync: bool) -> Result<()> {
+    fn write(
+        &self,
+        batches: impl AsRef<[Batch]> + IntoIterator<Item = Batch>,
+        sync: bool,
+    ) -> Result<()> {
         self.engine.make_room()?;
         if self.mode == SyncMode::EverySecond {
             self.everysec.wait();
@@ -266,7 +270,7 @@ impl Shared {
             version,
             timestamp_ms,
         };
-        let index = journal.append(batches.iter(), maxima)?;
+        let index = journal.append(batches.as_ref().iter(), maxima)?;
         if sync && let Some(unsynced) = journal.unsynced() {
             let started = Instant::now();
             unsynced.sync();
@@ -293,7 +297,7 @@ impl Shared {
         let is_free = !queue.is_committing && queue.batches.is_empty();
         if is_free && self.sync_time.is_quick() {
             let _committing = self.start_committing(queue);
-            return Commit::Done(self.write(vec![batch], true));
+            return Commit::Done(self.write([batch], true));
         }
         let (done, outcome) = oneshot::channel();
         queue.batches.push((batch, done));
@@ -418,7 +422,7 @@ impl Committer for LocalCommitter {
         let one = std::slice::from_mut(&mut batch);
         self.shared.engine.measure_batches(LOCAL_REGION, one);
         if self.shared.mode != SyncMode::Always {
-            return Commit::Done(self.shared.write(vec![batch], false));
+            return Commit::Done(self.shared.write([batch], false));
         }
         self.shared.commit_synced(batch)
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Engine;
+use crate::lull::Lull;
 use crate::priority::give_way;
 
 /// How long rows stay young while there is room for them, so that those that change again are written once, and many
@@ -15,6 +16,18 @@ const YOUTH: Duration = Duration::from_secs(30);
 const SHORT_YOUTH: Duration = Duration::from_millis(20);
 /// How long to wait after a drain that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// Shares of the room for young rows.
+pub(crate) const HALF: usize = 2;
+const AN_EIGHTH: usize = 8;
+
+/// Of the rows that are young, the oldest first.
+enum HowMany {
+    /// As many as are drained at once.
+    Few,
+    Half,
+    All,
+}
 
 pub(crate) struct Drain {
     engine: Arc<Engine>,
@@ -44,11 +57,22 @@ impl Drain {
         self.work.notify_one();
     }
 
+    /// How many rows are drained, however young they are: so many that there will be room for those that come. If nobody
+    /// else has anything to do, that is seen to before it is urgent.
+    fn due(&self, lull: &mut Lull) -> Option<HowMany> {
+        if self.engine.is_full_of_young(HALF) {
+            return Some(HowMany::Half);
+        }
+        let is_time = lull.is_on(self.engine.commits()) && self.engine.is_full_of_young(AN_EIGHTH);
+        is_time.then_some(HowMany::Few)
+    }
+
     /// Drains until it is closed. What is young then is left to whoever closes it.
     pub(crate) fn run(&self, after_each: impl Fn()) {
         give_way();
         let engine = &self.engine;
         let mut has_failed = false;
+        let mut lull = Lull::new(engine.commits());
         loop {
             let mut closed = self.closed.lock();
             while !*closed && !engine.has_young() {
@@ -56,10 +80,10 @@ impl Drain {
             }
             let rest = if has_failed { AFTER_FAILURE } else { YOUTH };
             let rested = Instant::now() + rest;
-            let mut is_full = false;
+            let mut how_many = HowMany::All;
             while !*closed && Instant::now() < rested {
-                is_full = !has_failed && engine.is_full_of_young();
-                if is_full {
+                if let Some(due) = self.due(&mut lull).filter(|_| !has_failed) {
+                    how_many = due;
                     break;
                 }
                 self.work.wait_for(&mut closed, SHORT_YOUTH);
@@ -71,9 +95,10 @@ impl Drain {
                 return;
             }
             drop(closed);
-            let drained = match is_full {
-                true => engine.drain_oldest_half(),
-                false => engine.drain(),
+            let drained = match how_many {
+                HowMany::Few => engine.drain_oldest(),
+                HowMany::Half => engine.drain_oldest_half(),
+                HowMany::All => engine.drain(),
             };
             has_failed = drained.is_err();
             if let Err(error) = drained {

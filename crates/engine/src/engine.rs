@@ -23,6 +23,7 @@ use rust_rocksdb::{
 use crate::LOCAL_REGION;
 use crate::access::Access;
 use crate::batch::Batch;
+use crate::drain::HALF;
 use crate::error::{EngineError, Result};
 use crate::expected::Expected;
 use crate::family::Family;
@@ -34,10 +35,10 @@ use crate::measure::Measure;
 use crate::options::{self, EngineOptions};
 use crate::overlay::Overlay;
 use crate::readers::{AllReaders, Readers};
-use crate::row::Row;
+use crate::row::{Row, fetched};
 use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
-use crate::survivors::Survivors;
+use crate::survivors::{Effort, Survivors};
 use crate::whole::Cursor;
 use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Reading, SampledRow, Walker, Young};
 
@@ -239,6 +240,11 @@ pub struct Statistics {
 /// How many blocks of tables the calling thread has read from files in its life.
 pub fn block_reads() -> u64 {
     PerfContext::default().metric(PerfMetric::BlockReadCount)
+}
+
+/// How many tombstones walks of the calling thread have passed over in its life.
+pub fn deletions_passed() -> u64 {
+    PerfContext::default().metric(PerfMetric::InternalDeleteSkippedCount)
 }
 
 pub struct Engine {
@@ -836,14 +842,19 @@ impl Engine {
         // Nobody waits for more than the drain that is under way, unless there is far too much.
         let _one_at_a_time = self.draining.lock();
         if self.young.is_overfull(2) {
-            self.drain_oldest()?;
+            self.drain_once(Effort::Hasty)?;
         }
         Ok(())
     }
 
-    /// Whether there are enough young rows to drain them, however young they are.
-    pub(crate) fn is_full_of_young(&self) -> bool {
-        self.young.is_half_full()
+    /// Whether young rows fill such a share of their room: one half, or one eighth.
+    pub(crate) fn is_full_of_young(&self, share: usize) -> bool {
+        self.young.fills(share)
+    }
+
+    /// How many times something was committed.
+    pub(crate) fn commits(&self) -> u64 {
+        self.young.commits()
     }
 
     /// Whether walks have come across young rows since this was last asked.
@@ -885,13 +896,26 @@ impl Engine {
     /// has come. What is committed meanwhile is for the next call, however much it is: between the two, the journal is cut.
     pub(crate) fn drain_oldest_half(&self) -> Result<()> {
         let newest = self.young.newest();
-        self.drain_while(|| self.young.last_drained() < newest && self.is_full_of_young())
+        self.drain_while(|| self.young.last_drained() < newest && self.is_full_of_young(HALF))
+    }
+
+    /// Moves as many of the oldest as are moved at once while nobody waits.
+    pub(crate) fn drain_oldest(&self) -> Result<()> {
+        let one_at_a_time = self.draining.lock();
+        let drained = self.drain_once(Effort::Unhurried);
+        // Whoever waits for room comes before the next drain.
+        MutexGuard::unlock_fair(one_at_a_time);
+        drained
     }
 
     fn drain_while(&self, goes_on: impl Fn() -> bool) -> Result<()> {
         let mut one_at_a_time = self.draining.lock();
         while goes_on() {
-            self.drain_oldest()?;
+            let effort = match self.young.has_time() {
+                true => Effort::Steady,
+                false => Effort::Hasty,
+            };
+            self.drain_once(effort)?;
             // Whoever waits for room comes before the next drain.
             MutexGuard::bump(&mut one_at_a_time);
         }
@@ -899,24 +923,19 @@ impl Engine {
     }
 
     /// Called with the lock for drains held.
-    fn drain_oldest(&self) -> Result<()> {
+    fn drain_once(&self, effort: Effort) -> Result<()> {
         let generations = self.young.oldest();
-        let mut count = generations.len();
-        if count == 0 {
+        if generations.is_empty() {
             return Ok(());
         }
         let staged = self.staged_versions()?;
         let most = self.young.most_drained();
-        let mut survivors = Survivors::of(&generations, &staged);
-        while survivors.bytes() > most && count > 1 {
-            // What killed a row may not be drained with it then.
-            count = survivors.count_within(most).min(count - 1);
-            survivors = Survivors::of(&generations[..count], &staged);
-        }
+        let survivors = Survivors::of_some(&generations, &staged, most, effort);
         let rows = survivors.rows();
         let started = Instant::now();
         self.write_rows(&rows, survivors.bytes())?;
         self.young.note_drain(survivors.bytes(), started.elapsed());
+        let count = survivors.count();
         if let Some(applied) = generations[count - 1].applied {
             self.applied.store(applied, Ordering::Release);
         }
@@ -941,7 +960,7 @@ impl Engine {
 
     fn write_rows(&self, rows: &[&Row], bytes: usize) -> Result<()> {
         let mut writes = WriteBatch::with_capacity_bytes(bytes);
-        for row in rows {
+        for row in fetched(rows, |row| row) {
             let family = self.database.family(row.family());
             match row.value() {
                 Some(value) => writes.put_cf(&family, row.key(), value),

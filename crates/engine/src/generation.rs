@@ -27,8 +27,14 @@ const SAMPLED: usize = 64;
 /// The rows of commits that are drained together.
 #[derive(Default)]
 pub(crate) struct Generation {
+    /// They are numbered in the order in which they begin.
+    pub(crate) number: u32,
     /// Each once, as it was changed last.
     rows: Vec<Row>,
+    /// For each of them, the number of the generation in which it was changed again; zero if it was not.
+    superseded: Vec<AtomicU32>,
+    /// What rows took that this one has changed again, by how many generations before it they were changed last.
+    freed: Vec<usize>,
     /// Where the rows of collections are.
     collections: Vec<Places>,
     /// The collections, by a hash of what their rows begin with.
@@ -175,10 +181,20 @@ enum Part {
 }
 
 impl Generation {
+    /// The one before which none was.
+    pub(crate) fn first() -> Generation {
+        Generation {
+            number: 1,
+            ..Generation::default()
+        }
+    }
+
     /// An empty one that will be about as large as this.
     pub(crate) fn successor(&self) -> Generation {
         Generation {
+            number: self.number + 1,
             rows: Vec::with_capacity(self.rows.len()),
+            superseded: Vec::with_capacity(self.rows.len()),
             ..Generation::default()
         }
     }
@@ -208,7 +224,33 @@ impl Generation {
             .push(place);
         self.bytes += ROW_OVERHEAD + row.size();
         self.rows.push(row);
+        self.superseded.push(AtomicU32::new(0));
         place
+    }
+
+    /// A row of this one is a change of that which an earlier generation has at this place, and which takes so much. What is
+    /// drained up to here does without the earlier one.
+    pub(crate) fn supersede(&mut self, earlier: &Generation, place: u32, size: usize) {
+        earlier.superseded[place as usize].store(self.number, Memory::Relaxed);
+        let distance = (self.number - earlier.number) as usize;
+        if self.freed.len() <= distance {
+            self.freed.resize(distance + 1, 0);
+        }
+        self.freed[distance] += ROW_OVERHEAD + size;
+    }
+
+    /// How much more is left if it is drained with all that come before it, of which the first has this number, than if these are
+    /// drained without it. Negative if it has changed large rows to small ones.
+    pub(crate) fn growth(&self, first: u32) -> isize {
+        let before = (self.number - first) as usize;
+        let freed: usize = self.freed.iter().take(before + 1).sum();
+        self.bytes as isize - freed as isize
+    }
+
+    /// Whether the row at this place has changed again up to the end of a generation that is full.
+    pub(crate) fn is_superseded(&self, place: u32, last: u32) -> bool {
+        let later = self.superseded[place as usize].load(Memory::Relaxed);
+        (1..=last).contains(&later)
     }
 
     /// A collection has one more row by score, which will be at this place.
@@ -338,6 +380,13 @@ impl Generation {
     pub(crate) fn expect_place(&self, place: u32) {
         if let Some(row) = self.rows.get(place as usize) {
             prefetch(row);
+        }
+    }
+
+    /// The same for whether it is superseded.
+    pub(crate) fn expect_superseded(&self, place: u32) {
+        if let Some(later) = self.superseded.get(place as usize) {
+            prefetch(later);
         }
     }
 

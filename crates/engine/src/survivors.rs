@@ -1,7 +1,7 @@
 //! Which young rows RocksDB is given.
 //!
 //! A drain takes the oldest generations, and leaves RocksDB in the state after the last commit of them. Of a row that was
-//! changed in several only the last change counts. And what is dead in that state is left out: a list that was filled and
+//! changed in several only the last change is written. And what is dead in that state is left out: a list that was filled and
 //! deleted, or elements that were pushed and popped again, are never written if all of that was young.
 //!
 //! What is dead is judged as a compaction filter does, but by metadata rows that are drained too, since all of them become
@@ -18,8 +18,35 @@ use crate::error::Result;
 use crate::family::Family;
 use crate::generation::{Generation, collection_of};
 use crate::liveness::{Fate, Liveness, Part};
-use crate::row::{Row, sorted};
-use crate::young::ROW_OVERHEAD;
+use crate::row::{Row, fetched, sorted};
+use crate::young::{LARGEST_GENERATION, ROW_OVERHEAD};
+
+/// How many times as much as is written at once a drain looks at: much of it may have died while it was young.
+const LOOKED_AT: usize = 4;
+/// More than usual is written at once only if that frees so many times as much.
+const WORTH: usize = 2;
+
+/// How much a drain may do at once if the same rows were changed again and again, so that one write does for many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// Somebody waits, or will soon: no more than usual.
+    Hasty,
+    /// Nobody waits yet.
+    Steady,
+    /// There is nobody who could.
+    Unhurried,
+}
+
+impl Effort {
+    /// How many times as much as usual is written.
+    fn at_once(self) -> usize {
+        match self {
+            Effort::Hasty => 1,
+            Effort::Steady => 2,
+            Effort::Unhurried => 4,
+        }
+    }
+}
 
 pub(crate) struct Survivors<'g> {
     parts: Vec<PartOfDrain<'g>>,
@@ -29,10 +56,12 @@ pub(crate) struct Survivors<'g> {
 /// The rows of one generation.
 struct PartOfDrain<'g> {
     generation: &'g Generation,
-    /// By place, which of its rows are left out; empty if none is.
+    /// The last one that is drained with it.
+    last: u32,
+    /// By place, which of its rows are left out because they are dead; empty if none is.
     dead: Vec<bool>,
-    /// Those of the others.
-    bytes: usize,
+    /// How much more there is to write with its rows than with those before them alone; negative if they delete, say.
+    growth: isize,
 }
 
 /// Rows that RocksDB is never given, by reason.
@@ -56,11 +85,14 @@ impl<'g> Survivors<'g> {
         let newly_staged = newly_staged(generations);
         let is_staged = |version| staged.contains(&version) || newly_staged.contains(&version);
         let mut left_out = LeftOut::default();
-        let parts = generations.iter().map(|generation| {
+        let last = generations.last().map_or(0, |last| last.number);
+        let parts = generations.iter().zip(growths(generations));
+        let parts = parts.map(|(generation, growth)| {
             let mut part = PartOfDrain {
                 generation,
+                last,
                 dead: Vec::new(),
-                bytes: generation.bytes(),
+                growth,
             };
             for places in generation.collections() {
                 part.judge(places, &owners, is_staged, &mut left_out);
@@ -73,31 +105,49 @@ impl<'g> Survivors<'g> {
         }
     }
 
-    /// How many bytes there are to write, in rows that are changed in several generations more than once.
+    /// Of as many of them as leave no more than so many bytes to write; or a few times as many, if most of what is drained need
+    /// not be written then.
+    pub(crate) fn of_some(
+        generations: &'g [Arc<Generation>],
+        staged: &HashSet<u64>,
+        most: usize,
+        effort: Effort,
+    ) -> Self {
+        let at_once = (most * effort.at_once()).min(LARGEST_GENERATION);
+        let sizes = generations.iter().map(|rows| rows.bytes() as isize);
+        let looked_at = count_within(sizes, most * LOOKED_AT);
+        let mut count = looked_at.max(count_worth(generations, at_once));
+        loop {
+            let survivors = Survivors::of(&generations[..count], staged);
+            let bytes = survivors.bytes();
+            let drained = generations[..count].iter().map(|rows| rows.bytes());
+            let pays = bytes <= at_once && bytes * WORTH <= drained.sum();
+            if count == 1 || bytes <= most || pays {
+                return survivors;
+            }
+            // What killed a row may not be drained with it then. It is not looked at many times.
+            let growths = survivors.parts.iter().map(|part| part.growth);
+            count = count_within(growths, most).min(count - count.div_ceil(4));
+        }
+    }
+
+    /// Of how many generations.
+    pub(crate) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// How many bytes there are to write.
     pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.bytes).sum()
+        let bytes: isize = self.parts.iter().map(|part| part.growth).sum();
+        bytes.max(0) as usize
     }
 
-    /// How many generations, at least one, leave no more than so much.
-    pub(crate) fn count_within(&self, most: usize) -> usize {
-        let mut sum = 0;
-        let fitting = self.parts.iter().take_while(|part| {
-            sum += part.bytes;
-            sum <= most
-        });
-        fitting.count().max(1)
-    }
-
-    /// Each once, in the order in which RocksDB takes them best: family by family, by key.
+    /// In the order in which RocksDB takes them best: family by family, by key. None comes twice, since what a later generation has
+    /// changed again is marked.
     pub(crate) fn rows(&self) -> Vec<&'g Row> {
         let in_order = |family: Family| {
-            let newest_first = self.parts.iter().rev();
-            let rows = newest_first.flat_map(|part| part.rows(family, false));
-            let mut rows: Vec<_> = sorted(rows.collect()).collect();
-            if self.parts.len() > 1 {
-                rows.dedup_by(|older, newer| older.key() == newer.key());
-            }
-            rows
+            let rows = self.parts.iter().flat_map(|part| part.rows(family, false));
+            sorted(rows.collect())
         };
         Family::ALL.into_iter().flat_map(in_order).collect()
     }
@@ -117,7 +167,12 @@ impl<'g> PartOfDrain<'g> {
         let is_dead = |place: &u32| self.dead.get(*place as usize) == Some(&true);
         let places = self.generation.places_in(family).iter();
         let places = places.filter(move |place| is_dead(place) == are_dead);
+        let places = places.filter(|place| !self.is_superseded(**place));
         places.map(|place| self.generation.row(*place))
+    }
+
+    fn is_superseded(&self, place: u32) -> bool {
+        self.generation.is_superseded(place, self.last)
     }
 
     /// Marks what is dead of a collection.
@@ -138,8 +193,11 @@ impl<'g> PartOfDrain<'g> {
         if liveness.spares(version) || is_staged(version) {
             return;
         }
-        for place in places {
-            let row = generation.row(*place);
+        let rows = fetched(places, |place| generation.row(*place));
+        for (place, row) in places.iter().zip(rows) {
+            if self.is_superseded(*place) {
+                continue;
+            }
             // Two collections are taken for one if their hashes are the same.
             let is_of_it = stored::metadata_key_of(row.key()).is_ok_and(|key| key == metadata_key);
             let fate = match is_of_it {
@@ -157,9 +215,43 @@ impl<'g> PartOfDrain<'g> {
             }
             self.dead.resize(generation.rows().len(), false);
             self.dead[*place as usize] = true;
-            self.bytes -= ROW_OVERHEAD + row.size();
+            self.growth -= (ROW_OVERHEAD + row.size()) as isize;
         }
     }
+}
+
+/// How many generations, at least one, leave no more than so much to write, if what there is to write grows so with each.
+fn count_within(growths: impl IntoIterator<Item = isize>, most: usize) -> usize {
+    let (mut sum, mut count) = (0, 1);
+    for (before, growth) in growths.into_iter().enumerate() {
+        sum += growth;
+        if sum <= most as isize {
+            count = before + 1;
+        }
+    }
+    count
+}
+
+/// How many generations are worth to be drained together for what was changed again in them: the most that leave no more than
+/// so much to write, and free a multiple of it. None may be.
+fn count_worth(generations: &[Arc<Generation>], at_once: usize) -> usize {
+    let (mut left, mut drained, mut count) = (0, 0, 0);
+    let growths = growths(generations).zip(generations);
+    for (before, (growth, rows)) in growths.enumerate() {
+        left += growth;
+        drained += rows.bytes() as isize;
+        if left <= at_once as isize && left * WORTH as isize <= drained {
+            count = before + 1;
+        }
+    }
+    count
+}
+
+/// How much more there is to write with each of these generations, the oldest first, than with those before it alone: a row that
+/// is changed again in a later one is written once.
+fn growths(generations: &[Arc<Generation>]) -> impl Iterator<Item = isize> {
+    let first = generations.first().map_or(0, |first| first.number);
+    generations.iter().map(move |rows| rows.growth(first))
 }
 
 /// The key that rows of a collection belong to, and their version.
@@ -230,7 +322,7 @@ fn fate_of(row: &Row, liveness: Liveness) -> Result<Fate> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
     use proptest::collection::vec;
@@ -238,15 +330,24 @@ mod tests {
 
     use super::*;
 
+    /// In a generation no row comes twice.
     fn generations(rows: Vec<Vec<Row>>) -> Vec<Arc<Generation>> {
-        let generations = rows.into_iter().map(|rows| {
-            let mut generation = Generation::default();
+        let mut generations: Vec<Generation> = Vec::new();
+        let mut places = HashMap::new();
+        for rows in rows {
+            let before = generations.last();
+            let mut generation = before.map_or_else(Generation::first, Generation::successor);
             for row in rows {
-                generation.add(row);
+                let key = (row.family() as usize, row.key().to_vec());
+                let place = (generations.len(), generation.add(row));
+                if let Some((before, place)) = places.insert(key, place) {
+                    let before = &generations[before];
+                    generation.supersede(before, place, before.row(place).size());
+                }
             }
-            Arc::new(generation)
-        });
-        generations.collect()
+            generations.push(generation);
+        }
+        generations.into_iter().map(Arc::new).collect()
     }
 
     fn metadata(key: &[u8], body: Option<Body<'_>>) -> Row {
@@ -388,38 +489,133 @@ mod tests {
         let rows = generations(vec![
             elements(0).collect(),
             elements(10).collect(),
-            vec![metadata(key, list(5, 10, 20))],
+            vec![metadata(key, list(5, 10, 30))],
             elements(20).collect(),
         ]);
-        let survivors = Survivors::of(&rows, &HashSet::new());
+        let count = |most| {
+            let survivors = Survivors::of_some(&rows, &HashSet::new(), most, Effort::Hasty);
+            survivors.count()
+        };
         let of_ten = rows[0].bytes();
-        assert_eq!(survivors.count_within(0), 1);
-        assert_eq!(survivors.count_within(of_ten), 2);
-        assert_eq!(survivors.count_within(of_ten + rows[2].bytes()), 4);
-        assert_eq!(survivors.bytes(), of_ten + rows[2].bytes());
+        let of_metadata = rows[2].bytes();
+        // Ten of the thirty are dead if their metadata is drained too.
+        assert_eq!(count(0), 1);
+        assert_eq!(count(of_ten - 1), 1);
+        assert_eq!(count(of_ten), 1);
+        assert_eq!(count(of_ten + of_metadata), 3);
+        assert_eq!(count(2 * of_ten + of_metadata), 4);
+    }
+
+    /// The same rows are changed in each of many generations.
+    #[test]
+    fn what_is_changed_again_and_again_is_written_once() {
+        let row = |number: u32, value: u8| {
+            Row::new(Family::Metadata, &number.to_be_bytes(), Some(&[value]))
+        };
+        let part = |from, value| {
+            (from..from + 50)
+                .map(move |number| row(number, value))
+                .collect()
+        };
+        // Half of them in each, so that what there is to write grows up to the second.
+        let rows = (0..20).map(|number| part(50 * u32::from(number % 2), number));
+        let rows = generations(rows.collect());
+        let of_all = 2 * rows[0].bytes();
+        let some = |most, effort| {
+            let survivors = Survivors::of_some(&rows, &HashSet::new(), most, effort);
+            (survivors.count(), survivors.bytes(), survivors.rows().len())
+        };
+        // All of it is written at once if that is no more than may be.
+        assert_eq!(some(of_all, Effort::Hasty), (20, of_all, 100));
+        assert_eq!(some(of_all / 2, Effort::Steady), (20, of_all, 100));
+        assert_eq!(some(of_all / 4, Effort::Unhurried), (20, of_all, 100));
+        // And otherwise no more than usual.
+        let one = (1, of_all / 2, 50);
+        assert_eq!(some(of_all / 2, Effort::Hasty), one);
+        assert_eq!(some(of_all / 2 - 1, Effort::Steady), one);
+        assert_eq!(some(of_all / 4 - 1, Effort::Unhurried), one);
+        // Nor is more written if that frees little.
+        let of_first = |count| {
+            let first = &rows[..count];
+            let survivors =
+                Survivors::of_some(first, &HashSet::new(), of_all / 2, Effort::Unhurried);
+            survivors.count()
+        };
+        assert_eq!(of_first(3), 1);
+        assert_eq!(of_first(4), 4);
+        // Up to there they are changed once.
+        assert_eq!(Survivors::of(&rows[..2], &HashSet::new()).rows().len(), 100);
+        let first = Survivors::of(&rows[..1], &HashSet::new());
+        assert_eq!(first.rows()[0].value(), Some(&[0][..]));
     }
 
     proptest! {
+        /// Elements of two lists, what is left of these, strings, and deletions of all, in values of any size.
         #[test]
-        fn each_row_comes_once_in_order_as_it_was_last(
-            changes in vec(vec((0..2_usize, vec(0..3_u8, 0..4)), 0..30), 1..4),
+        fn each_row_that_lives_comes_once_in_order_as_it_was_last(
+            changes in vec(vec((0..3_u8, 0..2_u8, 0..6_u64, 0..40_usize), 0..30), 1..8),
+            drained in 1..8_usize,
         ) {
-            let mut expected = BTreeMap::new();
-            let mut rows = Vec::new();
-            for (number, changes) in changes.into_iter().enumerate() {
-                let changes: BTreeSet<_> = changes.into_iter().collect();
-                let value = [number as u8];
-                rows.push(changes.iter().map(|(family, key)| {
-                    Row::new(Family::ALL[*family], key, Some(&value))
-                }).collect());
-                expected.extend(changes.into_iter().map(|change| (change, value.to_vec())));
-            }
-            let rows = generations(rows);
-            let survivors = Survivors::of(&rows, &HashSet::new());
-            let written = survivors.rows().into_iter().map(|row| {
-                let family = Family::ALL.iter().position(|family| *family == row.family());
-                ((family.unwrap(), row.key().to_vec()), row.value().unwrap().to_vec())
+            const VERSION: u64 = 5;
+            let lists = [&b"one"[..], b"other"];
+            let row = |(kind, key, number, size): (u8, u8, u64, usize)| {
+                let key = lists[usize::from(key)];
+                match kind {
+                    0 => metadata(key, list(VERSION, number, number + 3).filter(|_| size > 5)),
+                    1 => {
+                        let element = element(key, VERSION, number);
+                        let value = vec![0; size];
+                        Row::new(Family::Data, element.key(), (size > 5).then_some(&value))
+                    }
+                    _ => {
+                        let string = metadata(&[key, &[number as u8]].concat(), None);
+                        let value = vec![1; size];
+                        Row::new(Family::Metadata, string.key(), (size > 5).then_some(&value))
+                    }
+                }
+            };
+            let parts = changes.into_iter().map(|changes| {
+                let rows = changes.into_iter().map(row);
+                let rows = rows.map(|row| ((row.family() as usize, row.key().to_vec()), row));
+                rows.collect::<BTreeMap<_, _>>().into_values().collect()
             });
+            let parts: Vec<Vec<Row>> = parts.collect();
+            let generations = generations(parts.clone());
+            let drained = drained.min(parts.len());
+            let last = parts[..drained].iter().flatten();
+            let mut expected: BTreeMap<_, _> = last
+                .map(|row| ((row.family() as usize, row.key()), row.value()))
+                .collect();
+            for key in lists {
+                let metadata = metadata(key, None);
+                let Some(left) = expected.get(&(Family::Metadata as usize, metadata.key())) else {
+                    continue;
+                };
+                let range = left.map(|left| match Metadata::decode(left).unwrap().body {
+                    Body::List { head, tail, .. } => head..tail,
+                    other => panic!("{other:?}"),
+                });
+                for number in 0..6 {
+                    let element = element(key, VERSION, number);
+                    let element = (Family::Data as usize, element.key().to_vec());
+                    let Some((_, value)) = expected.iter().find(|(row, _)| (row.0, row.1) == (element.0, &element.1[..])) else {
+                        continue;
+                    };
+                    // What deletes is written if its version lives.
+                    let lives = match &range {
+                        Some(range) => value.is_none() || range.contains(&number),
+                        None => false,
+                    };
+                    if !lives {
+                        expected.retain(|row, _| (row.0, row.1) != (element.0, &element.1[..]));
+                    }
+                }
+            }
+            let survivors = Survivors::of(&generations[..drained], &HashSet::new());
+            let rows = survivors.rows();
+            let bytes = rows.iter().map(|row| ROW_OVERHEAD + row.size());
+            prop_assert_eq!(survivors.bytes(), bytes.sum::<usize>());
+            let written = rows.iter().map(|row| ((row.family() as usize, row.key()), row.value()));
             let written: Vec<_> = written.collect();
             prop_assert_eq!(written, expected.into_iter().collect::<Vec<_>>());
         }

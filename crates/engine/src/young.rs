@@ -28,7 +28,7 @@ use crate::batch::Batch;
 use crate::error::Result;
 use crate::family::Family;
 use crate::generation::{Generation, Run, WalkedRange, collection_of};
-use crate::row::{Kind, Row, hash};
+use crate::row::{Kind, Row, fetched, hash};
 use crate::rows::Direction;
 use crate::table::{Evicted, Slot, Table};
 use crate::whole::Reach;
@@ -65,9 +65,9 @@ const SHORT_DRAIN_TIME: Duration = Duration::from_millis(60);
 const LEAST_FULL: usize = 256 * 1024;
 /// How many generations there is room for, at least, and how large they may become.
 const GENERATIONS: usize = 8;
-const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
-/// How many times as much as is written at once a drain looks at: much of it may have died while it was young.
-const DRAINED_TOGETHER: usize = 4;
+/// So many of these are a little more than those with which a drain begins.
+const MUCH: usize = 5;
+pub(crate) const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many rows or collections a drain forgets before readers get their turn. To be put to sleep and woken takes those who wait for
 /// it as long as some hundred of them.
 const FORGOTTEN_AT_ONCE: usize = 1024;
@@ -126,8 +126,6 @@ struct State {
     full: VecDeque<Arc<Generation>>,
     /// What they take.
     full_bytes: usize,
-    /// The number of the active generation; the first is 1.
-    number: u32,
     /// The last generation that is in RocksDB.
     drained: u32,
     /// How many times something was committed.
@@ -184,21 +182,15 @@ impl State {
         looked_at.sum()
     }
 
-    /// The generations that have rows of the collection, with their numbers, the newest first.
+    /// The generations that have rows of the collection, the newest first, and how far they reach.
     fn generations_with(&self, owner: u64) -> impl Iterator<Item = (&Generation, Reach)> {
-        let numbers = (0..=self.number).rev();
-        self.generations()
-            .zip(numbers)
-            .filter_map(move |(rows, generation)| {
-                let changes = rows.changes(owner)?;
-                Some((
-                    rows,
-                    Reach {
-                        generation,
-                        changes,
-                    },
-                ))
-            })
+        self.generations().filter_map(move |rows| {
+            let reach = Reach {
+                generation: rows.number,
+                changes: rows.changes(owner)?,
+            };
+            Some((rows, reach))
+        })
     }
 
     /// Notes that all of a collection is walked over.
@@ -221,7 +213,6 @@ impl State {
         let full = std::mem::replace(&mut self.active, next);
         self.full_bytes += full.bytes();
         self.full.push_back(Arc::new(full));
-        self.number += 1;
     }
 
     fn young_bytes(&self) -> usize {
@@ -268,10 +259,18 @@ impl State {
 
     fn expect_change(&self, hash: u32) {
         if let Some(slot) = self.table(hash).expect_row(hash)
-            && slot.generation == self.number
+            && slot.generation > self.drained
         {
-            self.active.expect_place(slot.place);
+            match self.full.get(self.place_among_full(slot.generation)) {
+                Some(full) => full.expect_superseded(slot.place),
+                None => self.active.expect_place(slot.place),
+            }
         }
+    }
+
+    /// Of a generation that is young, by its number. The active one comes behind them.
+    fn place_among_full(&self, generation: u32) -> usize {
+        (generation - self.drained - 1) as usize
     }
 
     /// Puts a row that was committed; it is young now.
@@ -286,11 +285,17 @@ impl State {
             let faded = || self.faded.get(hash);
             writing.note_beside(slot, was_there, faded);
         }
-        if slot.generation == self.number {
+        let active = self.active.number;
+        if slot.generation == active {
             self.active.replace(slot.place, row);
         } else {
-            slot.generation = self.number;
-            slot.place = self.active.add(row);
+            let earlier = std::mem::replace(&mut slot.generation, active);
+            let place = std::mem::replace(&mut slot.place, self.active.add(row));
+            if let Some(before) = before.as_ref().filter(|_| earlier > self.drained) {
+                let changed = &self.full[self.place_among_full(earlier)];
+                debug_assert_eq!(changed.number, earlier);
+                self.active.supersede(changed, place, before.size());
+            }
         }
         self.make_room(shard, before, limit);
     }
@@ -409,8 +414,9 @@ pub(crate) struct Young {
     most: usize,
     /// How many bytes may be young in all before commits have to wait.
     room: usize,
-    /// A commit has waited for a drain.
+    /// A commit has waited for the drain that is under way, or for the last one.
     waited_for: AtomicBool,
+    was_waited_for: AtomicBool,
     /// How many runs walks had to merge since somebody asked whether they were many.
     merged: AtomicUsize,
 }
@@ -453,10 +459,9 @@ impl Young {
             state: RwLock::new(State {
                 rows: std::array::from_fn(|_| Table::default()),
                 bytes: [0; SHARDS],
-                active: Generation::default(),
+                active: Generation::first(),
                 full: VecDeque::new(),
                 full_bytes: 0,
-                number: 1,
                 drained: 0,
                 commits: 0,
                 replaced: 0,
@@ -467,6 +472,7 @@ impl Young {
             most,
             room,
             waited_for: AtomicBool::new(false),
+            was_waited_for: AtomicBool::new(false),
             merged: AtomicUsize::new(0),
         }
     }
@@ -773,19 +779,13 @@ impl Young {
         are_many
     }
 
-    /// The generations to be drained next, the oldest first: more than are drained at once, unless much of them is dead.
+    /// The generations that can be drained, the oldest first.
     pub(crate) fn oldest(&self) -> Vec<Arc<Generation>> {
         let mut state = self.state.write();
         if state.full.is_empty() && !state.active.is_empty() {
             state.begin_generation();
         }
-        let most = self.most_drained() * DRAINED_TOGETHER;
-        let mut sum = 0;
-        let oldest = state.full.iter().enumerate().take_while(|(number, rows)| {
-            sum += rows.bytes();
-            *number == 0 || sum <= most
-        });
-        oldest.map(|(_, rows)| rows.clone()).collect()
+        state.full.iter().cloned().collect()
     }
 
     /// How much RocksDB is given at once, unless a single generation is more.
@@ -801,9 +801,8 @@ impl Young {
         dead: impl Iterator<Item = &'r Row>,
     ) {
         // While they count as being drained nobody keeps anew what is forgotten here.
-        let collections = rows
-            .iter()
-            .filter_map(|row| Some((row.family(), collection_of(row)?)));
+        let collections =
+            fetched(rows, |row| row).filter_map(|row| Some((row.family(), collection_of(row)?)));
         let mut collections: Vec<_> = collections.collect();
         collections.dedup();
         for some in collections.chunks(FORGOTTEN_AT_ONCE) {
@@ -858,9 +857,22 @@ impl Young {
         !self.state.read().has_young()
     }
 
-    /// Whether so much of the room is taken that a drain should begin.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.state.read().young_bytes() >= self.room / 2
+    /// Whether such a share of the room is taken: one half, or one eighth.
+    pub(crate) fn fills(&self, share: usize) -> bool {
+        self.state.read().young_bytes() >= self.room / share
+    }
+
+    /// Whether a drain may take its time: commits have not waited for the last one, and will not soon.
+    pub(crate) fn has_time(&self) -> bool {
+        let much = self.room / GENERATIONS * MUCH;
+        let is_waited_for = [&self.waited_for, &self.was_waited_for];
+        let is_waited_for = is_waited_for.iter().any(|it| it.load(Ordering::Relaxed));
+        !is_waited_for && self.bytes() < much
+    }
+
+    /// How many times something was committed.
+    pub(crate) fn commits(&self) -> u64 {
+        self.state.read().commits
     }
 
     /// Whether there are so many times as many young rows as there is room for.
@@ -876,7 +888,7 @@ impl Young {
     /// The number of the last generation that holds something.
     pub(crate) fn newest(&self) -> u32 {
         let state = self.state.read();
-        state.number - u32::from(state.active.is_empty())
+        state.active.number - u32::from(state.active.is_empty())
     }
 
     /// The same. All that there is can be drained together from now on.
@@ -885,7 +897,7 @@ impl Young {
         if !state.active.is_empty() {
             state.begin_generation();
         }
-        state.number - 1
+        state.active.number - 1
     }
 
     /// Whether there may be rows in the range, for all that is known without a look at them.
@@ -901,7 +913,9 @@ impl Young {
     /// Notes how long it took RocksDB to take a generation. Those to come are to be as large as it takes in the
     /// time that a drain may take.
     pub(crate) fn note_drain(&self, bytes: usize, took: Duration) {
-        let wanted = match self.waited_for.swap(false, Ordering::Relaxed) {
+        let was_waited_for = self.waited_for.swap(false, Ordering::Relaxed);
+        self.was_waited_for.store(was_waited_for, Ordering::Relaxed);
+        let wanted = match was_waited_for {
             true => SHORT_DRAIN_TIME,
             false => DRAIN_TIME,
         };
@@ -935,7 +949,7 @@ mod tests {
     use crate::survivors::Survivors;
     use crate::whole::{Builder, Cursor};
     use cairn_encoding::row::{RowKey, version_end, version_prefix};
-    use std::collections::{BTreeMap, HashSet};
+    use std::collections::{BTreeMap, BTreeSet, HashSet};
 
     fn apply(young: &Young, batch: Batch, index: u64) {
         let facts = [&b"one"[..], b"other"].map(|key| Row::new(Family::Meta, key, Some(b"fact")));
@@ -978,8 +992,11 @@ mod tests {
         young.note_drain(most, slow);
         let less = full_at();
         assert!(is_about(less, most * 3 / 10));
-        // What is too small to tell does not count, and there is a least.
+        // A drain takes its time again once nobody has waited for the last one.
+        assert!(!young.has_time());
         young.note_drain(1000, quick);
+        assert!(young.has_time());
+        // What is too small to tell does not count, and there is a least.
         assert_eq!(full_at(), less);
         (0..10).for_each(|_| young.note_drain(most, slow * 100));
         assert!(is_about(full_at(), LEAST_FULL));
@@ -1106,9 +1123,15 @@ mod tests {
                         young.close_newest();
                     }
                     4 if !young.is_empty() => {
-                        let oldest = &young.oldest()[..1];
+                        let oldest = young.oldest();
+                        let oldest = &oldest[..random.usize(1..=oldest.len())];
                         let survivors = Survivors::of(oldest, &HashSet::new());
-                        for row in survivors.rows() {
+                        let rows = survivors.rows();
+                        let keys: BTreeSet<_> = rows.iter().map(|row| row.key()).collect();
+                        assert_eq!(keys.len(), rows.len());
+                        let bytes = rows.iter().map(|row| ROW_OVERHEAD + row.size());
+                        assert_eq!(survivors.bytes(), bytes.sum::<usize>());
+                        for row in rows {
                             match row.value() {
                                 Some(value) => below.insert(row.key().into(), value.into()),
                                 None => below.remove(row.key()),
