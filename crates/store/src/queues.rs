@@ -11,12 +11,14 @@
 //!
 //! Members may have left by another way, so whoever takes one makes sure that it is still there.
 //! Everything here happens under the key's exclusive latch. If a change is taken back, by an undo or a commit
-//! that fails, what was taken from here is missing from it, and all is forgotten.
+//! that fails, what was taken from here is missing from it, and all is forgotten. What remains after an undo, and
+//! when queues have to go, is before what nothing lies: see [`bounds`].
 //!
 //! All queues share a budget. A queue that is filled gets what is left of it, and no less than what everyone
 //! would get if all had the same; if there is not so much, the largest of the others go. So queues that are
 //! in use together come to fit side by side, and none keeps pushing out another.
 
+mod bounds;
 mod elements;
 mod pool;
 mod run;
@@ -30,6 +32,7 @@ use rustc_hash::FxHashMap;
 
 use crate::key::Key;
 
+use bounds::Bounds;
 pub(crate) use pool::{Pool, Shuffle};
 pub(crate) use run::LookAhead;
 use run::Run;
@@ -39,19 +42,36 @@ const MOST_KEYS: usize = 1024;
 /// The share of the memory that all queues may take, and what they may take in any case.
 const MEMORY_SHARE: usize = 64;
 const LEAST_BUDGET: usize = 4 * 1024 * 1024;
+/// The part of that for what outlives them.
+const BOUNDS_SHARE: usize = 8;
 
 pub(crate) struct Queues {
     budget: usize,
-    /// How many keys there are, to be asked without a lock.
+    /// How many keys there are, to be asked without a lock, and of how many the ends are known.
     count: AtomicUsize,
+    bounds: AtomicUsize,
     table: Mutex<Table>,
 }
 
-#[derive(Default)]
 struct Table {
     keys: FxHashMap<Box<[u8]>, Queue>,
     /// What all of them take.
     memory: usize,
+    bounds: Bounds,
+}
+
+/// Where the nearest element of a sorted set lies, at the earliest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Nearest {
+    At(Box<[u8]>),
+    Behind(Box<[u8]>),
+}
+
+fn comes_first(direction: Direction, one: &[u8], other: &[u8]) -> bool {
+    match direction {
+        Direction::Forward => one < other,
+        Direction::Backward => one > other,
+    }
 }
 
 struct Queue {
@@ -126,14 +146,20 @@ fn find<'k>(
 impl Queues {
     /// For a process that may use so much memory.
     pub(crate) fn new(memory: usize) -> Self {
-        Self::within((memory / MEMORY_SHARE).max(LEAST_BUDGET))
+        let all = (memory / MEMORY_SHARE).max(LEAST_BUDGET);
+        Self::within(all - all / BOUNDS_SHARE)
     }
 
     fn within(budget: usize) -> Self {
         Queues {
             budget,
             count: AtomicUsize::new(0),
-            table: Mutex::default(),
+            bounds: AtomicUsize::new(0),
+            table: Mutex::new(Table {
+                keys: FxHashMap::default(),
+                memory: 0,
+                bounds: Bounds::new(budget / BOUNDS_SHARE),
+            }),
         }
     }
 
@@ -194,10 +220,12 @@ impl Queues {
 
     /// Tells a queue of a change, if there is one. If that makes it too large, it gives up a half.
     fn tell(&self, key: &Key, version: u64, change: impl FnOnce(&mut Queue)) {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
+        if self.count.load(Ordering::Relaxed) > 0 {
+            self.tell_in(&mut self.table.lock(), key, version, change);
         }
-        let table = &mut *self.table.lock();
+    }
+
+    fn tell_in(&self, table: &mut Table, key: &Key, version: u64, change: impl FnOnce(&mut Queue)) {
         let Some(queue) = find(&mut table.keys, key, version) else {
             return;
         };
@@ -238,7 +266,18 @@ impl Queues {
             table.forget_other(key.metadata(), Reverse);
         }
         while table.memory > self.budget && table.forget_other(key.metadata(), |memory| memory) {}
+        self.count_keys(table);
+    }
+
+    fn count_keys(&self, table: &Table) {
         self.count.store(table.keys.len(), Ordering::Relaxed);
+        self.bounds.store(table.bounds.len(), Ordering::Relaxed);
+    }
+
+    /// Whether anything is known of any key.
+    fn is_empty(&self) -> bool {
+        let counts = [&self.count, &self.bounds];
+        counts.iter().all(|it| it.load(Ordering::Relaxed) == 0)
     }
 
     /// How much a queue may take that is about to be filled.
@@ -251,12 +290,22 @@ impl Queues {
         left.max(self.budget / (others + 1))
     }
 
-    /// Forgets everything.
+    /// Forgets all queues: what was just taken from one is there after all.
+    pub(crate) fn forget_taken(&self) {
+        self.forget_in(&mut self.table.lock());
+    }
+
+    /// Forgets everything. The counts are not asked before: somebody may be just about to add to them.
     pub(crate) fn clear(&self) {
-        if self.count.load(Ordering::Relaxed) > 0 {
-            *self.table.lock() = Table::default();
-            self.count.store(0, Ordering::Relaxed);
-        }
+        let table = &mut *self.table.lock();
+        table.bounds.clear();
+        self.forget_in(table);
+    }
+
+    fn forget_in(&self, table: &mut Table) {
+        table.keys.clear();
+        table.memory = 0;
+        self.count_keys(table);
     }
 
     /// Takes out the element nearest to an end of a sorted set.
@@ -270,7 +319,52 @@ impl Queues {
         self.take(key, version, |queue| queue.run(direction).take(read))
     }
 
-    /// Where the walk goes that looks for the next elements of a run, and how far.
+    /// Where the nearest element to an end of a sorted set lies, at the earliest, if anything is known of that.
+    pub(crate) fn nearest(&self, key: &Key, version: u64, direction: Direction) -> Option<Nearest> {
+        if self.is_empty() {
+            return None;
+        }
+        let table = &mut *self.table.lock();
+        let queue = find(&mut table.keys, key, version);
+        let of_run = queue.and_then(|queue| queue.run(direction).nearest());
+        of_run.or_else(|| {
+            let bound = table.bounds.nearest(key.metadata(), version, direction);
+            bound.map(|element| Nearest::At(element.into()))
+        })
+    }
+
+    /// A walk by who has changed nothing has found that nothing lies before this element.
+    pub(crate) fn raise(
+        &self,
+        key: &Key,
+        version: u64,
+        may_keep: impl FnOnce() -> bool,
+        direction: Direction,
+        element: &[u8],
+    ) {
+        let table = &mut *self.table.lock();
+        if may_keep() {
+            let key = key.metadata();
+            table.bounds.raise(key, version, direction, element);
+            self.count_keys(table);
+        }
+    }
+
+    /// All elements up to this one are taken out, and not one by one.
+    pub(crate) fn pass(
+        &self,
+        key: &Key,
+        version: u64,
+        may_keep: impl FnOnce() -> bool,
+        direction: Direction,
+        last: &[u8],
+    ) {
+        self.fill(key, version, may_keep, |queue| {
+            queue.run(direction).pass(last);
+        });
+    }
+
+    /// How far the walk goes that looks for the next elements of a run.
     pub(crate) fn next_walk(&self, key: &Key, version: u64, direction: Direction) -> LookAhead {
         let room = self.room(key);
         let walk = |queue: &mut Queue| Some(queue.run(direction).next_walk(room));
@@ -293,7 +387,12 @@ impl Queues {
 
     /// A sorted set has a new element.
     pub(crate) fn add_scored(&self, key: &Key, version: u64, element: &[u8]) {
-        self.tell(key, version, |queue| {
+        if self.is_empty() {
+            return;
+        }
+        let table = &mut *self.table.lock();
+        table.bounds.add(key.metadata(), version, element);
+        self.tell_in(table, key, version, |queue| {
             queue.lowest.add(element);
             queue.highest.add(element);
         });
@@ -364,6 +463,45 @@ mod tests {
         queues.clear();
         assert!(!is_known(&queues, &key));
         assert_eq!(memory(&queues), 0);
+    }
+
+    /// What is known of a sorted set's nearest element, as its run comes and goes.
+    #[test]
+    fn where_the_nearest_lies_is_known_when_the_run_is_not() {
+        use Direction::{Backward, Forward};
+        let (queues, key) = (Queues::within(1 << 20), Key::new(1, b"zset"));
+        let nearest = |direction| queues.nearest(&key, 1, direction);
+        let at = |element: &[u8; 1]| Some(Nearest::At(element[..].into()));
+        let behind = |element: &[u8; 1]| Some(Nearest::Behind(element[..].into()));
+        let walk = |found: &[&[u8]]| {
+            let mut walk = queues.next_walk(&key, 1, Forward);
+            found.iter().for_each(|element| walk.find(element));
+            queues.extend(&key, 1, || true, Forward, walk);
+        };
+        let pop = || queues.take_nearest(&key, 1, Forward, <[u8]>::to_vec);
+        assert_eq!(nearest(Forward), None);
+        queues.raise(&key, 1, || false, Forward, b"d");
+        assert_eq!(nearest(Forward), None);
+        queues.raise(&key, 1, || true, Forward, b"d");
+        assert_eq!((nearest(Forward), nearest(Backward)), (at(b"d"), None));
+        walk(&[b"d", b"f"]);
+        pop();
+        assert_eq!(nearest(Forward), at(b"f"));
+        pop();
+        assert_eq!(nearest(Forward), behind(b"f"));
+        queues.add_scored(&key, 1, b"e");
+        assert_eq!(nearest(Forward), at(b"e"));
+        queues.pass(&key, 1, || true, Forward, b"g");
+        assert_eq!((pop(), nearest(Forward)), (None, behind(b"g")));
+        // What was taken may be there after all.
+        queues.forget_taken();
+        assert_eq!(nearest(Forward), at(b"d"));
+        queues.add_scored(&key, 1, b"c");
+        assert_eq!(nearest(Forward), at(b"c"));
+        queues.clear();
+        assert_eq!(nearest(Forward), None);
+        queues.pass(&key, 1, || true, Forward, b"g");
+        assert_eq!(nearest(Forward), behind(b"g"));
     }
 
     #[test]

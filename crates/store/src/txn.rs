@@ -791,7 +791,7 @@ pub struct WriteTxn {
     encoded: Vec<u8>,
     /// Something was taken from the queues, and is gone from them unless the commit succeeds.
     has_taken: bool,
-    /// The current command did.
+    /// The current command, or unit, did.
     takes: bool,
     /// What was counted, to be taken back unless the commit succeeds.
     counted: Vec<Counted>,
@@ -830,7 +830,9 @@ impl DerefMut for WriteTxn {
 
 impl Drop for WriteTxn {
     fn drop(&mut self) {
-        self.forget_queues();
+        if self.has_taken || self.takes || !self.read.batch.is_empty() {
+            self.read.store.queues().clear();
+        }
         self.take_back_counted(0);
     }
 }
@@ -881,6 +883,7 @@ impl WriteTxn {
     pub fn mark(&mut self, database: u32) {
         self.read.batch.savepoint();
         self.is_unit = false;
+        self.has_taken |= std::mem::take(&mut self.takes);
         self.start(database);
         if self.read.work_left.get().is_some() {
             self.read.work_left.set(Patience::Short.work());
@@ -910,7 +913,6 @@ impl WriteTxn {
         command.counted = self.counted.len();
         command.effects = self.effects.len();
         command.remains = self.remains.mark();
-        self.has_taken |= std::mem::take(&mut self.takes);
         self.read.database = database;
         self.read.reading = Reading::Use;
         self.read.lookups.set(Lookups::default());
@@ -947,9 +949,10 @@ impl WriteTxn {
         let mark = std::mem::take(&mut self.command);
         self.undo_to(&mark);
         self.command = mark;
-        // What the commands before it have taken is gone for good.
-        if std::mem::take(&mut self.takes) {
-            self.read.store.queues().clear();
+        if self.takes {
+            self.read.store.queues().forget_taken();
+            // Those before it in the unit may have taken something too.
+            self.takes = self.is_unit;
         }
     }
 
@@ -958,7 +961,9 @@ impl WriteTxn {
         self.read.batch.rollback_unit();
         let mark = std::mem::take(&mut self.unit);
         self.undo_to(&mark);
-        self.forget_queues();
+        if std::mem::take(&mut self.takes) {
+            self.read.store.queues().forget_taken();
+        }
     }
 
     fn undo_to(&mut self, mark: &Mark) {
@@ -1171,6 +1176,11 @@ impl WriteTxn {
         self.read.store.queues()
     }
 
+    /// Whether the current command, or unit, has changed a row: that may be undone.
+    pub(crate) fn has_changed_rows(&self) -> bool {
+        self.read.batch.changed().next().is_some()
+    }
+
     /// Remembers a change of a directory: see [`crate::ranks`].
     pub(crate) fn keep_counted(&mut self, counted: Counted) {
         self.counted.push(counted);
@@ -1181,13 +1191,6 @@ impl WriteTxn {
             && let Some(counted) = self.counted.pop()
         {
             self.read.store.ranks().take_back(counted);
-        }
-    }
-
-    fn forget_queues(&mut self) {
-        let takes = std::mem::take(&mut self.takes);
-        if std::mem::take(&mut self.has_taken) || takes {
-            self.read.store.queues().clear();
         }
     }
 

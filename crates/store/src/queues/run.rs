@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use cairn_engine::Direction;
 
 use super::elements::Elements;
+use super::{Nearest, comes_first};
 
 /// An element as it sorts: score and member.
 pub(crate) type Element = Box<[u8]>;
@@ -100,6 +101,51 @@ impl Run {
         }
     }
 
+    /// Before what nothing lies, for all that the run knows.
+    pub(super) fn nearest(&self) -> Option<Nearest> {
+        let added = match self.direction {
+            Direction::Forward => self.added.first(),
+            Direction::Backward => self.added.last(),
+        };
+        let added = added.map(|added| &**added);
+        let nearest = match (added, self.found.last()) {
+            (Some(added), Some(found)) if comes_first(self.direction, added, found) => Some(added),
+            (added, found) => found.or(added),
+        };
+        match (nearest, &self.reach) {
+            (Some(element), _) => Some(Nearest::At(element.into())),
+            (None, Reach::UpTo(bound)) => Some(Nearest::Behind(bound.clone())),
+            (None, Reach::Nowhere | Reach::Everywhere) => None,
+        }
+    }
+
+    /// All elements up to this one have left.
+    pub(super) fn pass(&mut self, last: &[u8]) {
+        let direction = self.direction;
+        let is_left = |element: &[u8]| comes_first(direction, last, element);
+        self.keep_added(is_left);
+        while self.found.last().is_some_and(|next| !is_left(next)) {
+            self.found.take_last(|_| ());
+        }
+        let reaches_further = match &self.reach {
+            Reach::Nowhere => false,
+            Reach::UpTo(bound) => is_left(bound),
+            Reach::Everywhere => true,
+        };
+        if !reaches_further {
+            self.reach = Reach::UpTo(last.into());
+        }
+    }
+
+    fn keep_added(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        self.added.retain(|element| is_kept(element));
+        let bytes = self
+            .added
+            .iter()
+            .map(|element| element.len() + ADDED_OVERHEAD);
+        self.added_bytes = bytes.sum();
+    }
+
     /// Reaches no further than half of what was added, or of what was found if that is all there is.
     pub(super) fn shorten(&mut self) {
         let half = self.added.len() / 2;
@@ -114,12 +160,7 @@ impl Run {
         };
         let direction = self.direction;
         let is_beyond = |element: &[u8]| comes_first(direction, &bound, element);
-        self.added.retain(|element| !is_beyond(element));
-        self.added_bytes = self
-            .added
-            .iter()
-            .map(|element| element.len() + ADDED_OVERHEAD)
-            .sum();
+        self.keep_added(|element| !is_beyond(element));
         let within = (0..self.found.len()).find(|at| !self.found.get(*at).is_some_and(is_beyond));
         self.found.keep_from(within.unwrap_or(self.found.len()));
         self.reach = Reach::UpTo(bound);
@@ -127,12 +168,7 @@ impl Run {
 
     /// What the walk has to know that looks for the next elements.
     pub(super) fn next_walk(&self, room: usize) -> LookAhead {
-        let from = match &self.reach {
-            Reach::UpTo(bound) => Some(bound.clone()),
-            Reach::Nowhere | Reach::Everywhere => None,
-        };
         LookAhead {
-            from,
             count: self.next_walk,
             room,
             found: Elements::default(),
@@ -161,17 +197,8 @@ impl Run {
     }
 }
 
-fn comes_first(direction: Direction, one: &[u8], other: &[u8]) -> bool {
-    match direction {
-        Direction::Forward => one < other,
-        Direction::Backward => one > other,
-    }
-}
-
 /// A walk that looks for the next elements of a run which has none left.
 pub(crate) struct LookAhead {
-    /// The walk begins behind this element; none: at the end of the set.
-    from: Option<Element>,
     count: usize,
     room: usize,
     found: Elements,
@@ -180,10 +207,6 @@ pub(crate) struct LookAhead {
 }
 
 impl LookAhead {
-    pub(crate) fn from(&self) -> Option<&[u8]> {
-        self.from.as_deref()
-    }
-
     /// The walk carries so many young rows along, whether it finds few elements or many. If a connection's thread may
     /// begin it, they are in order already, for the walks that follow too.
     pub(crate) fn make_worth(&mut self, carried: usize, is_patient: bool) {
@@ -209,8 +232,9 @@ impl LookAhead {
         self.is_complete = true;
     }
 
-    pub(crate) fn has_found_any(&self) -> bool {
-        self.found.len() > 0
+    /// The nearest of those that were found.
+    pub(crate) fn first(&self) -> Option<&[u8]> {
+        self.found.get(0)
     }
 }
 
@@ -238,10 +262,11 @@ mod tests {
 
     fn walk(run: &Run, model: &Model) -> LookAhead {
         let mut walk = run.next_walk(usize::MAX);
-        let from = walk.from.clone();
-        let is_behind = |element: &&[u8; 4]| {
-            let bound = from.as_deref();
-            bound.is_none_or(|bound| comes_first(run.direction, bound, *element))
+        let nearest = run.nearest();
+        let is_behind = |element: &&[u8; 4]| match &nearest {
+            Some(Nearest::At(bound)) => !comes_first(run.direction, *element, bound),
+            Some(Nearest::Behind(bound)) => comes_first(run.direction, bound, *element),
+            None => true,
         };
         let mut elements: Vec<_> = model.iter().filter(is_behind).collect();
         if run.direction == Direction::Backward {
@@ -280,6 +305,23 @@ mod tests {
                 assert_eq!(pop(&mut runs[0], &mut model, &mut 0), lowest);
                 let highest = model.last().copied();
                 assert_eq!(pop(&mut runs[1], &mut model, &mut 0), highest);
+                if random.u8(..20) == 0 {
+                    let some: Vec<_> = model.iter().take(random.usize(..50)).copied().collect();
+                    some.iter().for_each(|passed| _ = model.remove(passed));
+                    some.last().into_iter().for_each(|last| runs[0].pass(last));
+                }
+                let lies_at = |element: &[u8; 4], nearest: &Nearest, direction| match nearest {
+                    Nearest::At(bound) => !comes_first(direction, element, bound),
+                    Nearest::Behind(bound) => comes_first(direction, bound, element),
+                };
+                for (run, element) in runs.iter().zip([model.first(), model.last()]) {
+                    let nearest = run.nearest();
+                    let is_right = |element| {
+                        let nearest = nearest.as_ref();
+                        nearest.is_none_or(|nearest| lies_at(element, nearest, run.direction))
+                    };
+                    assert!(element.is_none_or(is_right));
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ use super::span::successor;
 use super::{ScoreRows, Scored, Span, Zset, score_of};
 use crate::build::Builder;
 use crate::error::{Error, Result};
+use crate::queues::Nearest;
 use crate::txn::WriteTxn;
 
 /// Up to so many deletions are always made one by one.
@@ -31,7 +32,7 @@ fn many(memory: usize) -> u64 {
 }
 
 /// How many bytes of popped members are collected, and what a member costs besides its row key.
-const HANDFUL: usize = 4 * 1024 * 1024;
+pub(super) const HANDFUL: usize = 4 * 1024 * 1024;
 const OVERHEAD: usize = 64;
 
 /// Up to so many members are popped one by one.
@@ -72,15 +73,23 @@ impl Zset {
             return self.pop_by_handful(txn, direction, count, HANDFUL);
         }
         let mut members = Vec::new();
+        let changes_first = !txn.has_changed_rows();
         while (members.len() as u64) < count && !self.is_empty() {
-            members.push(self.pop_one(txn, direction)?);
+            let first = members.first().filter(|_| changes_first);
+            members.push(self.pop_one(txn, direction, first)?);
         }
         self.save(txn);
         Ok(Popped::Few(members))
     }
 
-    /// Takes out the first member of a walk without walking, if it is known. There must be one.
-    fn pop_one(&mut self, txn: &mut WriteTxn, direction: Direction) -> Result<Scored> {
+    /// Takes out the first member of a walk without walking, if it is known. There must be one. The one that the command took
+    /// out first is told if nothing had been changed before it.
+    fn pop_one(
+        &mut self,
+        txn: &mut WriteTxn,
+        direction: Direction,
+        first: Option<&Scored>,
+    ) -> Result<Scored> {
         let keys = ScoreRows { score_at: 0 };
         loop {
             let (key, version) = (self.0.key(), self.0.version());
@@ -88,7 +97,7 @@ impl Zset {
             let queues = txn.store().queues();
             let nearest = queues.take_nearest(key, version, direction, read);
             let Some((score_key, found)) = nearest else {
-                if !self.look_ahead(txn, direction)? {
+                if !self.look_ahead(txn, direction, first)? {
                     return Err(EngineError::Corrupt("a member is missing".into()).into());
                 }
                 continue;
@@ -110,18 +119,16 @@ impl Zset {
     }
 
     /// Finds out what comes next; false if that is nothing.
-    fn look_ahead(&self, txn: &WriteTxn, direction: Direction) -> Result<bool> {
+    fn look_ahead(
+        &self,
+        txn: &WriteTxn,
+        direction: Direction,
+        popped_first: Option<&Scored>,
+    ) -> Result<bool> {
         let (key, version) = (self.0.key(), self.0.version());
         let queues = txn.store().queues();
         let mut walk = queues.next_walk(key, version, direction);
-        let mut span = self.whole();
-        if let Some(from) = walk.from() {
-            let from = self.0.row_key(from);
-            match direction {
-                Direction::Forward => span.lower = successor(&from),
-                Direction::Backward => span.upper = from.to_vec(),
-            }
-        }
+        let span = self.without_ends(txn, self.whole());
         let mut rows = self.rows(txn, &span, direction)?;
         walk.make_worth(rows.carried(), txn.is_patient());
         let mut passed = 0;
@@ -136,10 +143,57 @@ impl Zset {
                 None => walk.complete(),
             }
         }
-        let is_any = walk.has_found_any();
+        let is_any = walk.first().is_some();
+        if let Some(popped) = popped_first {
+            let row_key = self.score_key(popped.score, &popped.member);
+            self.raise(txn, direction, self.0.sub_of(&row_key));
+        } else if let Some(first) = walk.first() {
+            self.note_first(txn, direction, first);
+        }
         queues.extend(key, version, || txn.may_keep(), direction, walk);
         txn.check_lead()?;
         Ok(is_any)
+    }
+
+    /// A walk from an end has found this element first. If all that lay before it is gone for good, no walk has to look there.
+    fn note_first(&self, txn: &WriteTxn, direction: Direction, element: &[u8]) {
+        if !txn.has_changed_rows() {
+            self.raise(txn, direction, element);
+        }
+    }
+
+    fn raise(&self, txn: &WriteTxn, direction: Direction, element: &[u8]) {
+        let (key, version) = (self.0.key(), self.0.version());
+        let queues = txn.store().queues();
+        queues.raise(key, version, || txn.may_keep(), direction, element);
+    }
+
+    /// What is left of a span without the ends of the set where nothing lies any more, for all that is known: a walk would pass
+    /// over all that was popped there.
+    fn without_ends(&self, txn: &WriteTxn, span: Span) -> Span {
+        let (key, version) = (self.0.key(), self.0.version());
+        let queues = txn.store().queues();
+        let Span {
+            mut lower,
+            mut upper,
+        } = span;
+        if let Some(lowest) = queues.nearest(key, version, Direction::Forward) {
+            lower = lower.max(match lowest {
+                Nearest::At(element) => self.0.row_key(&element).to_vec(),
+                Nearest::Behind(element) => successor(&self.0.row_key(&element)),
+            });
+        }
+        if let Some(highest) = queues.nearest(key, version, Direction::Backward) {
+            upper = upper.min(match highest {
+                Nearest::At(element) => successor(&self.0.row_key(&element)),
+                Nearest::Behind(element) => self.0.row_key(&element).to_vec(),
+            });
+        }
+        // Nothing is left of a span that lies in one of the ends.
+        Span {
+            lower: lower.min(upper.clone()),
+            upper,
+        }
     }
 
     pub(super) fn pop_by_handful(
@@ -152,7 +206,8 @@ impl Zset {
         let count = count.min(self.len());
         let keys = self.score_rows();
         let Span { lower, upper } = self.whole();
-        let mut rows = self.rows(txn, &self.whole(), direction)?;
+        let within = self.without_ends(txn, self.whole());
+        let mut rows = self.rows(txn, &within, direction)?;
         let (mut members, mut bytes, mut last) = (Vec::new(), 0, Vec::new());
         let mut are_few = true;
         let mut left = count;
@@ -160,6 +215,9 @@ impl Zset {
             && let Some((key, _)) = rows.next()?
         {
             txn.step()?;
+            if left == count {
+                self.note_first(txn, direction, self.0.sub_of(key));
+            }
             left -= 1;
             if left == 0 {
                 last = key.to_vec();
@@ -175,6 +233,10 @@ impl Zset {
                 break;
             }
         }
+        if last.is_empty() && count < self.len() {
+            txn.check_lead()?;
+            return Err(EngineError::Corrupt("a member is missing".into()).into());
+        }
         let popped = if are_few {
             Popped::Few(members)
         } else {
@@ -183,18 +245,27 @@ impl Zset {
             Popped::Many { count, rows, keys }
         };
         if count > 0 {
+            let (key, version) = (self.0.key().clone(), self.0.version());
+            let passed = (count < self.len()).then(|| self.0.sub_of(&last).to_vec());
             let span = match direction {
                 Direction::Forward => Span::new(lower, successor(&last)),
                 Direction::Backward => Span::new(last, upper),
             };
             self.remove_span(txn, &span, count)?;
+            if let Some(last) = passed {
+                // They are missing there from now on, unless the commit fails.
+                txn.queues();
+                let queues = txn.store().queues();
+                queues.pass(&key, version, || txn.may_keep(), direction, &last);
+            }
         }
         Ok(popped)
     }
 
     fn delete_span(&mut self, txn: &mut WriteTxn, span: &Span) -> Result<()> {
         let keys = self.score_rows();
-        let mut rows = self.rows(txn, span, Direction::Forward)?;
+        let span = self.without_ends(txn, span.clone());
+        let mut rows = self.rows(txn, &span, Direction::Forward)?;
         while let Some((key, _)) = rows.next()? {
             txn.step()?;
             self.delete_rows(txn, keys.score(key), keys.member(key))?;
@@ -213,6 +284,7 @@ impl Zset {
             Span::new(whole.lower, span.lower.clone()),
             Span::new(span.upper.clone(), whole.upper),
         ] {
+            let side = self.without_ends(txn, side);
             if side.is_empty() {
                 continue;
             }

@@ -4,6 +4,7 @@
 
 mod model;
 mod ops;
+mod pops;
 
 use std::collections::BTreeMap;
 
