@@ -145,6 +145,8 @@ impl Workload {
             "LPUSH" => (lpush, lpush_more),
             "INCR" => (incr, incr_more),
             "MSET_10" => (set, mset),
+            "MGET_10" => (set, mget),
+            "HGETALL" => (small_hash, hgetall),
             "LRANGE_100" => (lpush, lrange),
             _ => return None,
         };
@@ -234,9 +236,40 @@ fn incr_more(number: usize) -> (String, String) {
     incr(ELEMENTS + number)
 }
 
-fn mset(number: usize) -> (String, String) {
+/// Ten of the strings that there are.
+fn ten_keys(number: usize) -> Vec<String> {
     let keys = (0..10).map(|at| element((number * 10 + at) % ELEMENTS));
-    let keys: Vec<String> = keys.collect();
+    keys.collect()
+}
+
+fn mget(number: usize) -> (String, String) {
+    let keys = ten_keys(number);
+    let words = std::iter::once("MGET").chain(keys.iter().map(String::as_str));
+    let words: Vec<&str> = words.collect();
+    let reply = format!("*10\r\n{}", bulk("some value").repeat(10));
+    (request(&words), reply)
+}
+
+/// Fields of a hash, and what they are set to.
+const FIELDS: [[&str; 2]; 3] = [["born", "1815"], ["name", "Ada"], ["work", "notes"]];
+
+fn small_hash(number: usize) -> (String, String) {
+    let key = element(number);
+    let words = ["HSET", &key]
+        .into_iter()
+        .chain(FIELDS.into_iter().flatten());
+    let words: Vec<&str> = words.collect();
+    (request(&words), format!(":{}\r\n", FIELDS.len()))
+}
+
+fn hgetall(number: usize) -> (String, String) {
+    let fields = FIELDS.into_iter().flatten().map(bulk);
+    let reply = format!("*{}\r\n{}", 2 * FIELDS.len(), fields.collect::<String>());
+    (request(&["HGETALL", &element(number)]), reply)
+}
+
+fn mset(number: usize) -> (String, String) {
+    let keys = ten_keys(number);
     let pairs = keys.iter().flat_map(|key| [key.as_str(), "some value"]);
     let words: Vec<&str> = std::iter::once("MSET").chain(pairs).collect();
     (request(&words), "+OK\r\n".into())

@@ -3,7 +3,8 @@
 use cairn_resp::{Progress, Reply, ReplyStream, StreamError, Writer, glob};
 use cairn_store::keyspace::everywhere::{self, Walks};
 use cairn_store::{
-    Error, EventClass, Key, Point, ReadTxn, Result, Type, WriteTxn, databases, keys, keyspace,
+    EXPECTED, Error, EventClass, Key, Point, ReadTxn, Result, Type, WriteTxn, databases, keys,
+    keyspace,
 };
 
 use super::args::{self, Args};
@@ -290,10 +291,13 @@ pub const COMMANDS: &[Command] = &[
 
 fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
     let mut deleted = 0;
-    for name in args.rest(1) {
-        if keys::delete(txn, name)? {
-            txn.notify(EventClass::Generic, "del", name);
-            deleted += 1;
+    for some in args.rest(1).chunks(EXPECTED) {
+        txn.expect(some)?;
+        for name in some {
+            if keys::delete(txn, name)? {
+                txn.notify(EventClass::Generic, "del", name);
+                deleted += 1;
+            }
         }
     }
     Ok(Reply::Int(deleted))
@@ -301,8 +305,11 @@ fn del(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 fn exists(txn: &ReadTxn, args: &Args) -> Result<Reply> {
     let mut count = 0;
-    for name in args.rest(1) {
-        count += i64::from(txn.exists(&txn.key(name))?);
+    for some in args.rest(1).chunks(EXPECTED) {
+        txn.expect(some)?;
+        for name in some {
+            count += i64::from(txn.exists(&txn.key(name))?);
+        }
     }
     Ok(Reply::Int(count))
 }
