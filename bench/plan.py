@@ -16,6 +16,11 @@ SIZES = (100, 1024, 16 * 1024)
 SIZE_DEPTHS = (1, 16)
 ALWAYS_COMMANDS = ("SET", "HSET", "LPUSH")
 ALWAYS_DEPTHS = (1, 16)
+# So long that whatever a server puts off falls into it.
+SUSTAINED_COMMANDS = ("SET", "INCR", "HSET", "ZADD")
+SUSTAINED_DEPTH = 16
+SUSTAINED_SECONDS = 15
+SUSTAINED_ROUNDS = 3
 
 # What large values, and elements to be popped, cost in time to fill and in disk.
 MOST_BYTES = 256 << 20
@@ -51,20 +56,26 @@ class Measurement:
     depth: int
     value_bytes: int = VALUE_BYTES
     sync: str = "everysec"
+    # How long it takes redis-server, if that is not as short as all the others.
+    sustained_seconds: float | None = None
 
     @property
     def keys(self) -> int:
         return min(self.command.keys, MOST_BYTES // self.value_bytes)
 
     @property
-    def most_requests(self) -> int:
+    def most_requests(self) -> int | float:
+        if self.sustained_seconds:
+            # It comes back to the same keys.
+            return float("inf")
         of_bytes = MOST_BYTES // self.value_bytes
         return min(of_bytes, self.command.most_requests or of_bytes)
 
     def __str__(self):
         size = "" if self.value_bytes == VALUE_BYTES else f" {self.value_bytes} B"
         sync = "" if self.sync == "everysec" else f" sync {self.sync}"
-        return f"{self.command.name} P={self.depth}{size}{sync}"
+        sustained = f" for {self.sustained_seconds} s" if self.sustained_seconds else ""
+        return f"{self.command.name} P={self.depth}{size}{sync}{sustained}"
 
 
 def key(number: int) -> bytes:
@@ -190,14 +201,23 @@ def size_plan() -> list[Measurement]:
     ]
 
 
+def sustained_plan() -> list[Measurement]:
+    return [
+        Measurement(BY_NAME[name], SUSTAINED_DEPTH, sustained_seconds=SUSTAINED_SECONDS)
+        for name in SUSTAINED_COMMANDS
+    ]
+
+
 def always_plan() -> list[Measurement]:
     return [
         Measurement(BY_NAME[name], depth, sync="always") for depth in ALWAYS_DEPTHS for name in ALWAYS_COMMANDS
     ]
 
 
-def whole_plan() -> list[Measurement]:
-    return everysec_plan() + size_plan() + always_plan()
+def whole_plan(number: int) -> list[Measurement]:
+    """Of a round by its number; the first is 1."""
+    sustained = sustained_plan() if number <= SUSTAINED_ROUNDS else []
+    return everysec_plan() + sustained + size_plan() + always_plan()
 
 
 # At P=1 every command has the one bar; at P=64 its bar is its own ratio at P=16, less a tenth.

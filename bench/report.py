@@ -180,12 +180,24 @@ def size_section(results: Results, servers: list[str]) -> str:
 {table(["command", *figures_header(servers)], rows)}"""
 
 
+def sustained_section(results: Results, servers: list[str]) -> str:
+    rows = [[m.command.name, *figures(results, servers, m)] for m in plan.sustained_plan()]
+    return f"""## Sustained writes
+
+P={plan.SUSTAINED_DEPTH}, as many requests as take redis-server about {plan.SUSTAINED_SECONDS} s, in up to {plan.SUSTAINED_ROUNDS} rounds: what a
+server puts off falls into these, and it is not stopped meanwhile.
+
+{table(["command", *figures_header(servers)], rows)}"""
+
+
 def always_section(results: Results) -> str:
     servers = [REDIS, CAIRN]
     rows = [[f"{m.command.name}, P={m.depth}", *figures(results, servers, m)] for m in plan.always_plan()]
-    return "## `--sync always` against `appendfsync always`\n\n" + table(
-        ["command", *figures_header(servers)], rows
-    )
+    return f"""## `--sync always` against `appendfsync always`
+
+When other servers make their writes durable is their owners' choice: they take no part in this.
+
+{table(["command", *figures_header(servers)], rows)}"""
 
 
 def bars_section(results: Results, rounds: int) -> str:
@@ -225,6 +237,7 @@ hashes of {plan.SMALL_HASH_FIELDS} fields.
         title,
         machine_section({**machine, "rates of the rounds lie apart by": spread_line(results, servers)}),
         *(depth_section(results, servers, depth) for depth in plan.DEPTHS),
+        sustained_section(results, servers),
         size_section(results, servers),
         always_section(results),
         bars_section(results, rounds),
