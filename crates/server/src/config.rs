@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use cairn_resp::glob;
 use cairn_store::SyncMode;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use tokio_rustls::rustls::ServerConfig;
 
 pub use encodings::{ENCODINGS, Small};
@@ -288,7 +288,8 @@ impl Config {
         live: &Live,
         relisten: impl FnOnce(Address) -> Result<(), String>,
     ) -> Result<(), SetError> {
-        let mut values = self.values.write();
+        // Others may read meanwhile: the loop that listens elsewhere is one of them.
+        let values = self.values.upgradable_read();
         let mut changed = values.clone();
         let mut named = Vec::new();
         for &(name, text) in pairs {
@@ -336,13 +337,14 @@ impl Config {
                 apply(live, changed.at(at));
             }
         }
-        *values = changed;
+        *RwLockUpgradableReadGuard::upgrade(values) = changed;
         Ok(())
     }
 
     /// Reads the files of TLS again; if there is anything wrong with them, all stays as it was.
     pub fn reload_tls(&self, live: &Live) -> Result<(), String> {
-        let values = self.values.read();
+        // Nobody sets others meanwhile.
+        let values = self.values.upgradable_read();
         live.tls.store(tls_of(&values)?);
         Ok(())
     }
@@ -425,9 +427,13 @@ mod tests {
     fn where_to_listen_changes_if_it_can() {
         let live = Live::new(Arc::default(), Arc::default());
         let config = config(&live);
-        let to = |address: Address| match address.port {
-            7000 => Ok(()),
-            port => Err(format!("{port} is taken")),
+        let to = |address: Address| {
+            // Whoever listens may look at the settings before it does so elsewhere.
+            assert_eq!(config.text("timeout"), "0");
+            match address.port {
+                7000 => Ok(()),
+                port => Err(format!("{port} is taken")),
+            }
         };
         config.set(&[(b"port", b"7000")], &live, to).unwrap();
         let refused = config.set(&[(b"timeout", b"7"), (b"port", b"7001")], &live, to);

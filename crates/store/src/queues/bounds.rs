@@ -188,7 +188,9 @@ mod tests {
             assert!(bounds.len() <= 100);
         }
         let taken = |keys: &Keys| -> usize {
-            let taken = keys.iter().map(|(key, ends)| key.len() + ends.len() + OVERHEAD);
+            let taken = keys
+                .iter()
+                .map(|(key, ends)| key.len() + ends.len() + OVERHEAD);
             taken.sum()
         };
         assert_eq!(bounds.memory, taken(&bounds.recent));
