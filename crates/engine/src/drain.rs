@@ -98,7 +98,7 @@ impl Drain {
             let drained = match how_many {
                 HowMany::Few => engine.drain_oldest(),
                 HowMany::Half => engine.drain_oldest_half(),
-                HowMany::All => engine.drain(),
+                HowMany::All => engine.drain_gently(),
             };
             has_failed = drained.is_err();
             if let Err(error) = drained {

@@ -842,7 +842,7 @@ impl Engine {
         // Nobody waits for more than the drain that is under way, unless there is far too much.
         let _one_at_a_time = self.draining.lock();
         if self.young.is_overfull(2) {
-            self.drain_once(Effort::Hasty)?;
+            self.drain_once(Effort::Hasty, false)?;
         }
         Ok(())
     }
@@ -888,42 +888,52 @@ impl Engine {
 
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
+        self.drain_all(false)
+    }
+
+    /// The same for somebody who is in no hurry.
+    pub(crate) fn drain_gently(&self) -> Result<()> {
+        self.drain_all(true)
+    }
+
+    fn drain_all(&self, is_gentle: bool) -> Result<()> {
         let newest = self.young.close_newest();
-        self.drain_while(|| self.young.last_drained() < newest)
+        self.drain_while(is_gentle, || self.young.last_drained() < newest)
     }
 
     /// Moves the oldest of them, until there are not too many. The others may be changed again, or die, before their time
     /// has come. What is committed meanwhile is for the next call, however much it is: between the two, the journal is cut.
     pub(crate) fn drain_oldest_half(&self) -> Result<()> {
         let newest = self.young.newest();
-        self.drain_while(|| self.young.last_drained() < newest && self.is_full_of_young(HALF))
+        let are_many = || self.young.last_drained() < newest && self.is_full_of_young(HALF);
+        self.drain_while(true, are_many)
     }
 
     /// Moves as many of the oldest as are moved at once while nobody waits.
     pub(crate) fn drain_oldest(&self) -> Result<()> {
         let one_at_a_time = self.draining.lock();
-        let drained = self.drain_once(Effort::Unhurried);
+        let drained = self.drain_once(Effort::Unhurried, true);
         // Whoever waits for room comes before the next drain.
         MutexGuard::unlock_fair(one_at_a_time);
         drained
     }
 
-    fn drain_while(&self, goes_on: impl Fn() -> bool) -> Result<()> {
+    fn drain_while(&self, is_gentle: bool, goes_on: impl Fn() -> bool) -> Result<()> {
         let mut one_at_a_time = self.draining.lock();
         while goes_on() {
             let effort = match self.young.has_time() {
                 true => Effort::Steady,
                 false => Effort::Hasty,
             };
-            self.drain_once(effort)?;
+            self.drain_once(effort, is_gentle)?;
             // Whoever waits for room comes before the next drain.
             MutexGuard::bump(&mut one_at_a_time);
         }
         Ok(())
     }
 
-    /// Called with the lock for drains held.
-    fn drain_once(&self, effort: Effort) -> Result<()> {
+    /// Called with the lock for drains held. If it is gentle, readers have most of the time while it changes what they see.
+    fn drain_once(&self, effort: Effort, is_gentle: bool) -> Result<()> {
         let generations = self.young.oldest();
         if generations.is_empty() {
             return Ok(());
@@ -940,7 +950,8 @@ impl Engine {
             self.applied.store(applied, Ordering::Release);
         }
         self.gate.counters().note_left_out(&survivors.left_out);
-        self.young.drained(count, &rows, survivors.dead_rows());
+        self.young
+            .drained(count, &rows, survivors.dead_rows(), is_gentle);
         Ok(())
     }
 

@@ -206,10 +206,21 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Option<Row> {
+        self.remove_if(hash, kind, key, |_| true)
+    }
+
+    pub(crate) fn remove_if(
+        &mut self,
+        hash: u32,
+        kind: impl Into<Kind>,
+        key: &[u8],
+        may_go: impl FnOnce(&Slot) -> bool,
+    ) -> Option<Row> {
         if self.slots.is_empty() {
             return None;
         }
-        self.take(self.place(hash, kind.into(), key))
+        let at = self.place(hash, kind.into(), key);
+        may_go(&self.slots[at]).then(|| self.take(at)).flatten()
     }
 
     /// Empties a slot, and closes the gap, so that those behind it are still found.

@@ -19,12 +19,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::access::{Access, Faded, Now};
 use crate::batch::Batch;
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::family::Family;
 use crate::generation::{Generation, Run, WalkedRange, collection_of};
@@ -50,7 +52,7 @@ const LARGEST: usize = 32 * 1024;
 const EVICTION_EFFORT: usize = 256;
 /// How many are evicted at once by whoever puts a row, and by a drain.
 const EVICTED_BY_WRITER: usize = 16;
-const EVICTED_BY_DRAIN: usize = 64;
+const EVICTED_BY_DRAIN: usize = 256;
 /// Tables grow at once; many small ones do so without being noticed.
 const SHARDS: usize = 64;
 /// What is known of the last use of rows that are in memory no more takes so small a part of what hot rows do.
@@ -71,6 +73,9 @@ pub(crate) const LARGEST_GENERATION: usize = 64 * 1024 * 1024;
 /// How many rows or collections a drain forgets before readers get their turn. To be put to sleep and woken takes those who wait for
 /// it as long as some hundred of them.
 const FORGOTTEN_AT_ONCE: usize = 1024;
+/// And so many times as long as that took their turn lasts, while nobody waits for the end of the drain: who needs the lock for each
+/// row must not wait for it again and again, until all is forgotten.
+const TURN_OF_READERS: u32 = 4;
 /// So far ahead of the change that a commit makes are slots, and rows, brought near.
 const SLOTS_AHEAD: usize = 24;
 const ROWS_AHEAD: usize = 12;
@@ -380,11 +385,8 @@ impl State {
     /// Forgets a row unless it has changed after this generation.
     fn forget_until(&mut self, generation: u32, hash: u32, row: &Row) {
         let shard = shard_of(hash);
-        let table = &mut self.rows[shard];
-        let slot = table.get(hash, row.kind(), row.key());
-        if slot.is_some_and(|slot| slot.generation <= generation)
-            && let Some(forgotten) = table.remove(hash, row.kind(), row.key())
-        {
+        let may_go = |slot: &Slot| slot.generation <= generation;
+        if let Some(forgotten) = self.rows[shard].remove_if(hash, row.kind(), row.key(), may_go) {
             self.bytes[shard] -= ROW_OVERHEAD + forgotten.size();
         }
     }
@@ -793,12 +795,26 @@ impl Young {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// Changes rows for a drain, and lets readers have their turn then; a long one if it is gentle.
+    fn in_turn<T>(&self, is_gentle: bool, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.write();
+        let began = Moment::now();
+        let changed = change(&mut state);
+        let took = Moment::now().since(began);
+        RwLockWriteGuard::unlock_fair(state);
+        if is_gentle && !self.waited_for.load(Ordering::Relaxed) {
+            thread::sleep(took * TURN_OF_READERS);
+        }
+        changed
+    }
+
     /// RocksDB has what is left of so many generations, the oldest: these rows, in order, and not those that are dead.
     pub(crate) fn drained<'r>(
         &self,
         count: usize,
         rows: &[&Row],
         dead: impl Iterator<Item = &'r Row>,
+        is_gentle: bool,
     ) {
         // While they count as being drained nobody keeps anew what is forgotten here.
         let collections =
@@ -806,50 +822,48 @@ impl Young {
         let mut collections: Vec<_> = collections.collect();
         collections.dedup();
         for some in collections.chunks(FORGOTTEN_AT_ONCE) {
-            let mut state = self.state.write();
-            for (family, prefix) in some {
-                state.forget_whole(*family, prefix);
-            }
-            RwLockWriteGuard::unlock_fair(state);
+            self.in_turn(is_gentle, |state| {
+                for (family, prefix) in some {
+                    state.forget_whole(*family, prefix);
+                }
+            });
         }
-        self.forget_dead(count, dead);
+        self.forget_dead(count, dead, is_gentle);
         let mut state = self.state.write();
         state.drained += count as u32;
         let drained: Vec<_> = state.full.drain(..count).collect();
         state.full_bytes -= drained.iter().map(|rows| rows.bytes()).sum::<usize>();
         drop(state);
         drop(drained);
-        self.evict_drained();
+        self.evict_drained(is_gentle);
     }
 
     /// Forgets rows that RocksDB was not given: a hot row is as RocksDB has it.
-    fn forget_dead<'r>(&self, count: usize, dead: impl Iterator<Item = &'r Row>) {
+    fn forget_dead<'r>(&self, count: usize, dead: impl Iterator<Item = &'r Row>, is_gentle: bool) {
         let mut dead = dead.peekable();
         while dead.peek().is_some() {
             let some: Vec<&Row> = dead.by_ref().take(FORGOTTEN_AT_ONCE).collect();
             some.iter().for_each(|row| row.expect());
             let hashes = some.iter().map(|row| hash(row.kind(), row.key()));
             let hashes: Vec<u32> = hashes.collect();
-            let mut state = self.state.write();
-            state.expect(hashes.iter().copied());
-            let last = state.drained + count as u32;
-            for (row, hash) in some.into_iter().zip(hashes) {
-                state.forget_until(last, hash, row);
-            }
-            RwLockWriteGuard::unlock_fair(state);
+            // They are brought near while others still read.
+            self.state.read().expect(hashes.iter().copied());
+            self.in_turn(is_gentle, |state| {
+                let last = state.drained + count as u32;
+                for (row, hash) in some.into_iter().zip(hashes) {
+                    state.forget_until(last, hash, row);
+                }
+            });
         }
     }
 
     /// What was young takes room from the hot rows from now on: evicts what there is too much of, so that it is not
     /// left to those who put the next rows.
-    fn evict_drained(&self) {
+    fn evict_drained(&self, is_gentle: bool) {
         for shard in 0..SHARDS {
-            let mut has_more = true;
-            while has_more {
-                let mut state = self.state.write();
-                has_more = state.evict_some(shard, self.shard_limit, EVICTED_BY_DRAIN);
-                RwLockWriteGuard::unlock_fair(state);
-            }
+            let evict =
+                |state: &mut State| state.evict_some(shard, self.shard_limit, EVICTED_BY_DRAIN);
+            while self.in_turn(is_gentle, evict) {}
         }
     }
 
@@ -958,7 +972,7 @@ mod tests {
 
     fn drain(young: &Young, oldest: &[Arc<Generation>]) {
         let survivors = Survivors::of(oldest, &HashSet::new());
-        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows());
+        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows(), true);
     }
 
     fn put(young: &Young, index: u64, value: &[u8]) {
@@ -974,7 +988,7 @@ mod tests {
         let mut index = 0;
         let mut full_at = || {
             while !young.is_empty() {
-                young.drained(young.oldest().len(), &[], std::iter::empty());
+                young.drained(young.oldest().len(), &[], std::iter::empty(), false);
             }
             while young.state.read().full.is_empty() {
                 index += 1;
