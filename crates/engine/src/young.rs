@@ -76,6 +76,8 @@ const FORGOTTEN_AT_ONCE: usize = 1024;
 /// And so many times as long as that took their turn lasts, while nobody waits for the end of the drain: who needs the lock for each
 /// row must not wait for it again and again, until all is forgotten.
 const TURN_OF_READERS: u32 = 4;
+/// A shorter turn than this holds up nobody.
+const SHORT_TURN: Duration = Duration::from_micros(20);
 /// So far ahead of the change that a commit makes are slots, and rows, brought near.
 const SLOTS_AHEAD: usize = 24;
 const ROWS_AHEAD: usize = 12;
@@ -802,7 +804,7 @@ impl Young {
         let changed = change(&mut state);
         let took = Moment::now().since(began);
         RwLockWriteGuard::unlock_fair(state);
-        if is_gentle && !self.waited_for.load(Ordering::Relaxed) {
+        if is_gentle && took > SHORT_TURN && !self.waited_for.load(Ordering::Relaxed) {
             thread::sleep(took * TURN_OF_READERS);
         }
         changed
