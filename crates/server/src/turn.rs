@@ -14,10 +14,11 @@
 //! replicated, so a command that changes much is in none with others.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
@@ -27,6 +28,7 @@ use cairn_store::{
     Still, Store, Time, WriteTxn,
 };
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::blocked::Served;
 use crate::cluster::gate::{CaughtUp, Patience as Waited, Unready};
@@ -57,6 +59,7 @@ pub struct Worker {
     turns: RefCell<Turns>,
     /// The end of the turns is scheduled.
     is_open: Cell<bool>,
+    ender: Ender,
     /// Connections that waited for latches which the turn has now go on in it.
     is_followed: Cell<bool>,
     /// Some of them are ready only behind the scheduled end, which lets them come first.
@@ -72,6 +75,17 @@ pub struct Worker {
     finished: Notify,
     /// Keeps the thread from falling asleep between requests.
     pub vigil: Vigil,
+}
+
+/// The task that ends the turns of a thread: it comes behind the connections that are ready when it is woken. One for all turns,
+/// since a task for each would be memory to allocate for each.
+#[derive(Default)]
+struct Ender {
+    task: RefCell<Option<JoinHandle<()>>>,
+    /// Of the task, while it has nothing to do.
+    asleep: RefCell<Option<Waker>>,
+    /// The number of the turn for which it was woken.
+    woken_for: Cell<u64>,
 }
 
 /// The parts of the turn of a thread.
@@ -163,7 +177,7 @@ pub struct Outcome {
 impl Outcome {
     /// Waits for the end of the turn.
     pub async fn wait(&self) -> Result<(), String> {
-        std::future::poll_fn(|context| match &*self.result.borrow() {
+        poll_fn(|context| match &*self.result.borrow() {
             Some(result) => Poll::Ready(result.clone()),
             None => {
                 self.waiting.borrow_mut().push(context.waker().clone());
@@ -283,6 +297,7 @@ impl Worker {
         Rc::new(Worker {
             turns: RefCell::new(turns),
             is_open: Cell::new(false),
+            ender: Ender::default(),
             is_followed: Cell::new(false),
             is_extended: Cell::new(false),
             ended: Cell::new(0),
@@ -642,15 +657,39 @@ impl Worker {
 
     /// Makes sure that the turn ends when the connections that are ready now have had their part.
     fn open(self: &Rc<Self>) {
-        if !self.is_open.replace(true) {
-            let (worker, number) = (self.clone(), self.number());
-            tokio::task::spawn_local(async move {
-                while worker.number() == number && worker.is_extended.take() {
-                    let_others_run().await;
-                }
-                worker.end_turn_if(number);
-            });
+        if self.is_open.replace(true) {
+            return;
         }
+        let mut task = self.ender.task.borrow_mut();
+        // It ends with the tasks that it was started among; there may be others afterwards.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let worker = Rc::downgrade(self);
+            let ends = poll_fn(move |context| Self::end_if_due(&worker, context));
+            *task = Some(tokio::task::spawn_local(ends));
+            self.ender.woken_for.set(self.number());
+        } else if let Some(asleep) = self.ender.asleep.take() {
+            self.ender.woken_for.set(self.number());
+            asleep.wake();
+        }
+    }
+
+    /// Ends the turn if all connections that were ready have had their part of it.
+    fn end_if_due(worker: &Weak<Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(worker) = worker.upgrade() else {
+            return Poll::Ready(());
+        };
+        let ender = &worker.ender;
+        if worker.is_open.get() {
+            // If another turn has begun since it was woken, some may have become ready for that.
+            let is_new = ender.woken_for.replace(worker.number()) != worker.number();
+            if is_new || worker.is_extended.take() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            worker.end_turn();
+        }
+        ender.asleep.replace(Some(context.waker().clone()));
+        Poll::Pending
     }
 
     /// The outcome to wait for before the reply of the last command may be sent; none if nothing that it depends on is
@@ -781,7 +820,7 @@ impl Worker {
 /// which is a system call.
 pub async fn let_others_run() {
     let mut is_first = true;
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         if !std::mem::take(&mut is_first) {
             return Poll::Ready(());
         }
