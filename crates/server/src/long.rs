@@ -228,7 +228,14 @@ fn show_misses(server: &Server, command: &Command, txn: &mut WriteTxn, result: &
 
 /// The same for a unit, which may turn out to need more than it holds: then it has been undone, there is no reply, and
 /// it is to run alone.
-pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> Option<Vec<u8>> {
+///
+/// The latches outlive the transaction, as a parameter outlives what is declared in its function: if this panics, nobody else
+/// holds them before the transaction, as it is dropped, has cleared away what it leaves in memory.
+pub fn run_long_unit(
+    unit: &mut dyn Unit,
+    session: &mut Session,
+    mut held: Held,
+) -> Option<Vec<u8>> {
     let server = session.server.clone();
     let region = match region_of_unit(&server, unit, session) {
         Ok(region) => region,
@@ -236,7 +243,6 @@ pub fn run_long_unit(unit: &mut dyn Unit, session: &mut Session, held: Held) -> 
     };
     let mut txn = WriteTxn::new(server.store.clone(), region, Patience::Long);
     let mut out = Vec::new();
-    let mut held = held;
     txn.mark_unit(session.database);
     txn.sample_time();
     if session.is_master {

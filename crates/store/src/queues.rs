@@ -20,11 +20,12 @@
 
 mod bounds;
 mod elements;
+mod known;
 mod pool;
 mod run;
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use cairn_engine::Direction;
 use parking_lot::Mutex;
@@ -33,6 +34,7 @@ use rustc_hash::FxHashMap;
 use crate::key::Key;
 
 use bounds::Bounds;
+use known::{Known, Mark};
 pub(crate) use pool::{Pool, Shuffle};
 pub(crate) use run::LookAhead;
 use run::Run;
@@ -47,9 +49,7 @@ const BOUNDS_SHARE: usize = 8;
 
 pub(crate) struct Queues {
     budget: usize,
-    /// How many keys there are, to be asked without a lock, and of how many the ends are known.
-    count: AtomicUsize,
-    bounds: AtomicUsize,
+    known: Arc<Known>,
     table: Mutex<Table>,
 }
 
@@ -81,16 +81,18 @@ struct Queue {
     pool: Pool,
     /// What it takes, as last counted.
     memory: usize,
+    _mark: Mark,
 }
 
 impl Queue {
-    fn new(version: u64) -> Self {
+    fn new(version: u64, mark: Mark) -> Self {
         Queue {
             version,
             lowest: Run::new(Direction::Forward),
             highest: Run::new(Direction::Backward),
             pool: Pool::default(),
             memory: 0,
+            _mark: mark,
         }
     }
 
@@ -116,6 +118,11 @@ impl Queue {
 }
 
 impl Table {
+    fn forget_queues(&mut self) {
+        self.keys.clear();
+        self.memory = 0;
+    }
+
     fn remove(&mut self, key: &[u8]) {
         if let Some(queue) = self.keys.remove(key) {
             self.memory -= queue.memory;
@@ -132,6 +139,16 @@ impl Table {
         self.remove(&highest);
         true
     }
+
+    /// Where the nearest element to an end of a sorted set lies, at the earliest, if anything is known of that.
+    fn nearest(&mut self, key: &Key, version: u64, direction: Direction) -> Option<Nearest> {
+        let queue = find(&mut self.keys, key, version);
+        let of_run = queue.and_then(|queue| queue.run(direction).nearest());
+        of_run.or_else(|| {
+            let bound = self.bounds.nearest(key.metadata(), version, direction);
+            bound.map(|element| Nearest::At(element.into()))
+        })
+    }
 }
 
 fn find<'k>(
@@ -147,19 +164,20 @@ impl Queues {
     /// For a process that may use so much memory.
     pub(crate) fn new(memory: usize) -> Self {
         let all = (memory / MEMORY_SHARE).max(LEAST_BUDGET);
-        Self::within(all - all / BOUNDS_SHARE)
+        let for_bounds = all / BOUNDS_SHARE;
+        Self::within(all - for_bounds, for_bounds)
     }
 
-    fn within(budget: usize) -> Self {
+    fn within(budget: usize, for_bounds: usize) -> Self {
+        let known = Known::new();
         Queues {
             budget,
-            count: AtomicUsize::new(0),
-            bounds: AtomicUsize::new(0),
             table: Mutex::new(Table {
                 keys: FxHashMap::default(),
                 memory: 0,
-                bounds: Bounds::new(budget / BOUNDS_SHARE),
+                bounds: Bounds::new(for_bounds, known.clone()),
             }),
+            known,
         }
     }
 
@@ -193,7 +211,7 @@ impl Queues {
     }
 
     fn look(&self, key: &Key, version: u64, look: impl FnOnce(&Queue)) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if !self.known.has(key.metadata()) {
             return;
         }
         if let Some(queue) = find(&mut self.table.lock().keys, key, version) {
@@ -208,7 +226,7 @@ impl Queues {
         version: u64,
         take: impl FnOnce(&mut Queue) -> Option<T>,
     ) -> Option<T> {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if !self.known.has(key.metadata()) {
             return None;
         }
         let table = &mut *self.table.lock();
@@ -220,7 +238,7 @@ impl Queues {
 
     /// Tells a queue of a change, if there is one. If that makes it too large, it gives up a half.
     fn tell(&self, key: &Key, version: u64, change: impl FnOnce(&mut Queue)) {
-        if self.count.load(Ordering::Relaxed) > 0 {
+        if self.known.has(key.metadata()) {
             self.tell_in(&mut self.table.lock(), key, version, change);
         }
     }
@@ -249,16 +267,18 @@ impl Queues {
         fill: impl FnOnce(&mut Queue),
     ) {
         let table = &mut *self.table.lock();
-        if !may_keep() {
-            return;
+        if may_keep() {
+            self.fill_in(table, key, version, fill);
         }
+    }
+
+    fn fill_in(&self, table: &mut Table, key: &Key, version: u64, fill: impl FnOnce(&mut Queue)) {
         let (keys, total) = (&mut table.keys, &mut table.memory);
-        let queue = keys
-            .entry(key.metadata().into())
-            .or_insert_with(|| Queue::new(version));
+        let new = || Queue::new(version, self.known.mark(key.metadata()));
+        let queue = keys.entry(key.metadata().into()).or_insert_with(new);
         if queue.version != version {
             *total -= queue.memory;
-            *queue = Queue::new(version);
+            *queue = new();
         }
         fill(queue);
         queue.count(total);
@@ -266,23 +286,14 @@ impl Queues {
             table.forget_other(key.metadata(), Reverse);
         }
         while table.memory > self.budget && table.forget_other(key.metadata(), |memory| memory) {}
-        self.count_keys(table);
-    }
-
-    fn count_keys(&self, table: &Table) {
-        self.count.store(table.keys.len(), Ordering::Relaxed);
-        self.bounds.store(table.bounds.len(), Ordering::Relaxed);
-    }
-
-    /// Whether anything is known of any key.
-    fn is_empty(&self) -> bool {
-        let counts = [&self.count, &self.bounds];
-        counts.iter().all(|it| it.load(Ordering::Relaxed) == 0)
     }
 
     /// How much a queue may take that is about to be filled.
     pub(crate) fn room(&self, key: &Key) -> usize {
-        let table = self.table.lock();
+        self.room_in(&self.table.lock(), key)
+    }
+
+    fn room_in(&self, table: &Table, key: &Key) -> usize {
         let own = table.keys.get(key.metadata());
         let (own_memory, own_count) = own.map_or((0, 0), |queue| (queue.memory, 1));
         let others = table.keys.len() - own_count;
@@ -292,20 +303,14 @@ impl Queues {
 
     /// Forgets all queues: what was just taken from one is there after all.
     pub(crate) fn forget_taken(&self) {
-        self.forget_in(&mut self.table.lock());
+        self.table.lock().forget_queues();
     }
 
-    /// Forgets everything. The counts are not asked before: somebody may be just about to add to them.
+    /// Forgets everything. It is not asked before whether there is anything: somebody may be just about to add it.
     pub(crate) fn clear(&self) {
         let table = &mut *self.table.lock();
         table.bounds.clear();
-        self.forget_in(table);
-    }
-
-    fn forget_in(&self, table: &mut Table) {
-        table.keys.clear();
-        table.memory = 0;
-        self.count_keys(table);
+        table.forget_queues();
     }
 
     /// Takes out the element nearest to an end of a sorted set.
@@ -319,21 +324,17 @@ impl Queues {
         self.take(key, version, |queue| queue.run(direction).take(read))
     }
 
-    /// Where the nearest element to an end of a sorted set lies, at the earliest, if anything is known of that.
-    pub(crate) fn nearest(&self, key: &Key, version: u64, direction: Direction) -> Option<Nearest> {
-        if self.is_empty() {
-            return None;
+    /// Where the lowest and the highest element of a sorted set lie, at the earliest, as far as anything is known of that.
+    pub(crate) fn ends(&self, key: &Key, version: u64) -> [Option<Nearest>; 2] {
+        if !self.known.has(key.metadata()) {
+            return [None, None];
         }
         let table = &mut *self.table.lock();
-        let queue = find(&mut table.keys, key, version);
-        let of_run = queue.and_then(|queue| queue.run(direction).nearest());
-        of_run.or_else(|| {
-            let bound = table.bounds.nearest(key.metadata(), version, direction);
-            bound.map(|element| Nearest::At(element.into()))
-        })
+        let ends = [Direction::Forward, Direction::Backward];
+        ends.map(|direction| table.nearest(key, version, direction))
     }
 
-    /// A walk by who has changed nothing has found that nothing lies before this element.
+    /// Nothing lies before this element, not even if the current command, or unit, is taken back.
     pub(crate) fn raise(
         &self,
         key: &Key,
@@ -346,7 +347,6 @@ impl Queues {
         if may_keep() {
             let key = key.metadata();
             table.bounds.raise(key, version, direction, element);
-            self.count_keys(table);
         }
     }
 
@@ -366,13 +366,15 @@ impl Queues {
 
     /// How far the walk goes that looks for the next elements of a run.
     pub(crate) fn next_walk(&self, key: &Key, version: u64, direction: Direction) -> LookAhead {
-        let room = self.room(key);
-        let walk = |queue: &mut Queue| Some(queue.run(direction).next_walk(room));
-        self.take(key, version, walk)
-            .unwrap_or_else(|| Run::new(direction).next_walk(room))
+        let table = &mut *self.table.lock();
+        let room = self.room_in(table, key);
+        match find(&mut table.keys, key, version) {
+            Some(queue) => queue.run(direction).next_walk(room),
+            None => Run::new(direction).next_walk(room),
+        }
     }
 
-    /// What such a walk has found.
+    /// What such a walk has found, and before what nothing lies, if that can be said: see [`Queues::raise`].
     pub(crate) fn extend(
         &self,
         key: &Key,
@@ -380,14 +382,23 @@ impl Queues {
         may_keep: impl FnOnce() -> bool,
         direction: Direction,
         walk: LookAhead,
+        bound: Option<&[u8]>,
     ) {
+        let table = &mut *self.table.lock();
+        if !may_keep() {
+            return;
+        }
+        if let Some(bound) = bound {
+            let key = key.metadata();
+            table.bounds.raise(key, version, direction, bound);
+        }
         let extend = |queue: &mut Queue| queue.run(direction).extend(walk);
-        self.fill(key, version, may_keep, extend);
+        self.fill_in(table, key, version, extend);
     }
 
     /// A sorted set has a new element.
     pub(crate) fn add_scored(&self, key: &Key, version: u64, element: &[u8]) {
-        if self.is_empty() {
+        if !self.known.has(key.metadata()) {
             return;
         }
         let table = &mut *self.table.lock();
@@ -424,9 +435,14 @@ impl Queues {
         self.tell(key, version, |queue| queue.pool.leave(member));
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn within(budget: usize) -> Queues {
+        Queues::within(budget, 1 << 20)
+    }
 
     fn fill(queues: &Queues, key: &Key, count: u64) {
         let mut shuffle = Shuffle::new(queues.room(key));
@@ -450,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_queue_belongs_to_one_version_of_its_key() {
-        let (queues, key) = (Queues::within(1 << 20), Key::new(1, b"set"));
+        let (queues, key) = (within(1 << 20), Key::new(1, b"set"));
         assert!(!is_known(&queues, &key));
         fill(&queues, &key, 10);
         assert!(is_known(&queues, &key));
@@ -469,14 +485,20 @@ mod tests {
     #[test]
     fn where_the_nearest_lies_is_known_when_the_run_is_not() {
         use Direction::{Backward, Forward};
-        let (queues, key) = (Queues::within(1 << 20), Key::new(1, b"zset"));
-        let nearest = |direction| queues.nearest(&key, 1, direction);
+        let (queues, key) = (within(1 << 20), Key::new(1, b"zset"));
+        let nearest = |direction| {
+            let [lowest, highest] = queues.ends(&key, 1);
+            match direction {
+                Forward => lowest,
+                Backward => highest,
+            }
+        };
         let at = |element: &[u8; 1]| Some(Nearest::At(element[..].into()));
         let behind = |element: &[u8; 1]| Some(Nearest::Behind(element[..].into()));
         let walk = |found: &[&[u8]]| {
             let mut walk = queues.next_walk(&key, 1, Forward);
             found.iter().for_each(|element| walk.find(element));
-            queues.extend(&key, 1, || true, Forward, walk);
+            queues.extend(&key, 1, || true, Forward, walk, found.first().copied());
         };
         let pop = || queues.take_nearest(&key, 1, Forward, <[u8]>::to_vec);
         assert_eq!(nearest(Forward), None);
@@ -498,15 +520,54 @@ mod tests {
         assert_eq!(nearest(Forward), at(b"d"));
         queues.add_scored(&key, 1, b"c");
         assert_eq!(nearest(Forward), at(b"c"));
+        walk(&[b"a", b"b"]);
+        pop();
+        queues.forget_taken();
+        assert_eq!(nearest(Forward), at(b"a"));
         queues.clear();
         assert_eq!(nearest(Forward), None);
         queues.pass(&key, 1, || true, Forward, b"g");
         assert_eq!(nearest(Forward), behind(b"g"));
     }
 
+    /// As many keys and versions come and go as find no room together.
+    #[test]
+    fn a_key_is_asked_about_as_long_as_anything_is_known_of_it() {
+        use Direction::Forward;
+        let queues = Queues::within(64 * 1024, 64 * 1024);
+        let keys: Vec<Key> = (0..2000).map(|index| Key::new(index, b"key")).collect();
+        let assert_counted = || {
+            let table = queues.table.lock();
+            let entries = table.keys.len() + table.bounds.len();
+            assert_eq!(queues.known.count(), entries);
+            assert!(table.keys.keys().all(|key| queues.known.has(key)));
+        };
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..100 {
+            for _ in 0..100 {
+                let (key, version) = (&keys[random.usize(..keys.len())], random.u64(1..3));
+                match random.u8(..3) {
+                    0 => {
+                        queues.raise(key, version, || true, Forward, b"d");
+                        assert!(queues.known.has(key.metadata()));
+                    }
+                    1 => queues.pass(key, version, || true, Forward, b"c"),
+                    _ => queues.add_scored(key, version, b"b"),
+                }
+                fill(&queues, &keys[random.usize(..keys.len())], 10);
+            }
+            assert_counted();
+        }
+        queues.forget_taken();
+        assert_counted();
+        queues.clear();
+        assert_counted();
+        assert!(!keys.iter().any(|key| queues.known.has(key.metadata())));
+    }
+
     #[test]
     fn queues_that_are_used_together_come_to_fit_side_by_side() {
-        let queues = Queues::within(64 * 1024);
+        let queues = within(64 * 1024);
         let keys = [b"a", b"b", b"c", b"d", b"e"].map(|name| Key::new(1, name));
         fill(&queues, &keys[0], 100_000);
         assert!(memory(&queues) >= 32 * 1024);
@@ -523,7 +584,7 @@ mod tests {
 
     #[test]
     fn the_largest_goes_when_a_new_one_finds_no_room() {
-        let queues = Queues::within(64 * 1024);
+        let queues = within(64 * 1024);
         let [small, large, new] = [b"s", b"l", b"n"].map(|name| Key::new(1, name));
         fill(&queues, &small, 10);
         fill(&queues, &large, 2500);
@@ -535,7 +596,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_too_large_gives_up_a_half() {
-        let (queues, key) = (Queues::within(64 * 1024), Key::new(1, b"set"));
+        let (queues, key) = (within(64 * 1024), Key::new(1, b"set"));
         fill(&queues, &key, 10);
         for size in 10..100_000_u64 {
             queues.add_member(&key, 1, size, &size.to_be_bytes());
@@ -554,7 +615,7 @@ mod tests {
 
     #[test]
     fn of_too_many_keys_the_largest_stay() {
-        let queues = Queues::within(1 << 20);
+        let queues = within(1 << 20);
         let large = Key::new(1, b"large");
         fill(&queues, &large, 1000);
         let keys: Vec<Key> = (0..2000).map(|index| Key::new(index, b"small")).collect();

@@ -27,7 +27,6 @@ use crate::error::{Error, Result};
 use crate::excerpts::Excerpts;
 use crate::fresh::StagingRow;
 use crate::key::Key;
-use crate::queues::Queues;
 use crate::ranks::Counted;
 use crate::region::{Lead, Region, Reign};
 use crate::remains::{Remains, RemainsMark};
@@ -1170,10 +1169,9 @@ impl WriteTxn {
         Some(before.unwrap_or_else(|| self.read.region.databases().all()))
     }
 
-    /// What is popped next: see [`crate::queues`]. To be asked for by whoever takes from them.
-    pub(crate) fn queues(&mut self) -> &Queues {
+    /// Something was taken from what is popped next, by the current command or unit: see [`crate::queues`].
+    pub(crate) fn note_taken(&mut self) {
         self.takes = true;
-        self.read.store.queues()
     }
 
     /// Whether the current command, or unit, has changed a row: that may be undone.

@@ -5,10 +5,15 @@
 //! deleted one by one: the members that stay are written as a new version of the set, ahead of the commit
 //! if they are many, and the reply walks over the old version, whose rows its walk has pinned, and makes
 //! the same choice again.
+//!
+//! What was popped leaves tombstones all over the set, and each walk passes over them as long as they are there. When there were
+//! more of them than members, the members that stay are written as a new version, too, and no later walk passes over what was
+//! popped before. No more members are written than were taken out since the last time, about.
 
-use cairn_engine::{EngineError, Family};
+use cairn_engine::{EngineError, Family, deletions_passed};
 
 use super::{Selection, Set, Step, Written};
+use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::queues::Shuffle;
 use crate::random::Lottery;
@@ -27,6 +32,31 @@ const SHORT_WALK: u64 = 16 * 1024;
 const LONG_WALK: u64 = 128 * 1024;
 /// What a member takes in the pool, for all that is known before the walk.
 const LIKELY_BYTES: u64 = 64;
+
+/// So many deletions may be passed over by a walk, or as many as there are members.
+const MOST_PASSED: u64 = 10_000;
+
+/// What a walk over all members passes over besides.
+struct Passed {
+    /// How many tombstones the thread had passed over before it.
+    before: u64,
+}
+
+impl Passed {
+    fn begin() -> Self {
+        Passed {
+            before: deletions_passed(),
+        }
+    }
+
+    /// Whether it was too much for a walk that was given so many young rows. They hide what RocksDB has, and no tombstone is
+    /// counted for that; but those that are more than the members must be deletions, or puts that a deletion follows.
+    fn is_too_much(&self, young: usize, members: u64) -> bool {
+        let stored = deletions_passed().saturating_sub(self.before);
+        let young = (young as u64).saturating_sub(members);
+        stored + young > members.max(MOST_PASSED)
+    }
+}
 
 /// What was taken out.
 pub enum Popped {
@@ -66,7 +96,7 @@ impl Set {
                 continue;
             };
             // It is missing there from now on, unless the commit fails.
-            txn.queues();
+            txn.note_taken();
             // It may have left by another way.
             if self.delete_row(txn, &member)? {
                 return Ok(member);
@@ -93,22 +123,39 @@ impl Set {
     }
 
     /// Draws members for the pops to come; false if there are none.
-    fn fill_pool(&self, txn: &WriteTxn) -> Result<bool> {
+    fn fill_pool(&mut self, txn: &mut WriteTxn) -> Result<bool> {
         if self.len() > SHORT_WALK && !txn.is_patient() {
             return Err(Error::TooLong);
         }
-        let (key, queues) = (self.0.key(), txn.store().queues());
-        let mut shuffle = Shuffle::new(queues.room(key));
+        let mut shuffle = Shuffle::new(txn.store().queues().room(self.0.key()));
+        let passed = Passed::begin();
         let mut rows = self.rows(txn)?;
         while let Some((row_key, _)) = rows.next()? {
             txn.step()?;
             shuffle.add(self.member_of(row_key));
         }
+        let is_too_much = passed.is_too_much(rows.carried(), self.len());
+        drop(rows);
         let pool = shuffle.finish();
         let is_any = !pool.is_empty();
-        queues.fill_pool(key, self.0.version(), || txn.may_keep(), pool);
+        // Before the pool is known: if this has to begin again elsewhere, it must come to the same there.
+        if is_any && is_too_much {
+            self.write_anew(txn)?;
+        }
+        let queues = txn.store().queues();
+        queues.fill_pool(self.0.key(), self.0.version(), || txn.may_keep(), pool);
         txn.check_lead()?;
         Ok(is_any)
+    }
+
+    /// Writes all members as a new version, if there is room, and goes on with that.
+    fn write_anew(&mut self, txn: &mut WriteTxn) -> Result<()> {
+        let nobody = Lottery::new(0, self.len());
+        if self.keep_left_over(txn, &nobody, 0)? {
+            let written = Collection::find(txn, self.0.key().clone())?;
+            self.0 = written.ok_or_else(|| EngineError::Corrupt("a set is missing".into()))?;
+        }
+        Ok(())
     }
 
     /// Takes out that many members at random, or all if there are fewer.
@@ -159,9 +206,16 @@ impl Set {
     ) -> Result<Popped> {
         let count = count.min(self.len());
         let lottery = Lottery::new(count, self.len());
+        let passed = (count < self.len()).then(Passed::begin);
         let mut chosen = Selection::chosen(txn, &self, &lottery, count)?;
         if let Some(popped) = collect(txn, &mut chosen, handful)? {
-            self.pop_few(txn, &popped)?;
+            let is_too_much = match passed {
+                Some(passed) => passed.is_too_much(self.rows(txn)?.carried(), self.len()),
+                None => false,
+            };
+            if !is_too_much || !self.keep_left_over(txn, &lottery, count)? {
+                self.pop_few(txn, &popped)?;
+            }
             return Ok(Popped::Few(popped));
         }
         if !txn.is_patient() {
@@ -197,12 +251,35 @@ impl Set {
             self.save(txn);
             return Ok(());
         }
+        match self.keep_left_over(txn, lottery, count)? {
+            true => Ok(()),
+            false => Err(Error::DISK_FULL),
+        }
+    }
+
+    /// Writes what a lottery leaves, which is not nothing, as a new version in place of this one. False if there is no room for
+    /// that: nothing has been changed then.
+    fn keep_left_over(&self, txn: &mut WriteTxn, lottery: &Lottery, count: u64) -> Result<bool> {
+        if txn.store().disk_is_full() {
+            return Ok(false);
+        }
+        if !txn.is_patient() {
+            return Err(Error::TooLong);
+        }
         let key = self.0.key();
-        let left_over = Selection::left_over(txn, &self, lottery, count)?;
-        let written = Written::write(txn, key, left_over)?;
-        let expire_ms = txn.find(key)?.map_or(0, |found| found.expire_ms);
+        let left_over = Selection::left_over(txn, self, lottery, count)?;
+        let written = match Written::write(txn, key, left_over) {
+            // There was room a moment ago.
+            Err(Error::Reply(_)) => return Ok(false),
+            written => written?,
+        };
+        let replaced = txn.peek(key)?.map(|found| found.stamp());
+        if let Some(replaced) = replaced {
+            txn.remains().add(key, replaced.shape);
+        }
+        let expire_ms = replaced.map_or(0, |replaced| replaced.expire_ms);
         written.install(txn, key, expire_ms);
-        Ok(())
+        Ok(true)
     }
 }
 

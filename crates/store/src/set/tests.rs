@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod model;
+mod pops;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -53,18 +53,30 @@ pub enum Popped {
 }
 
 impl Zset {
-    /// Takes out the members of a span, which are `count` in number.
-    pub fn remove_span(mut self, txn: &mut WriteTxn, span: &Span, count: u64) -> Result<()> {
+    /// Takes out the members of a span, which are `count` in number. True if the others stay where they are; false if they were
+    /// written anew, or there are none.
+    pub fn remove_span(mut self, txn: &mut WriteTxn, span: &Span, count: u64) -> Result<bool> {
         let left = self.len() - count;
         if left == 0 {
             self.0.shrink(count);
         } else if count > left.clamp(FEW, many(txn.store().memory())) {
-            return self.keep_only_outside(txn, span);
+            self.keep_only_outside(txn, span)?;
+            return Ok(false);
         } else {
             self.delete_span(txn, span)?;
         }
         self.save(txn);
-        Ok(())
+        Ok(left > 0)
+    }
+
+    /// Takes out the first member of a walk, if there is any.
+    pub fn pop_one(mut self, txn: &mut WriteTxn, direction: Direction) -> Result<Option<Scored>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let member = self.take_nearest(txn, direction, None)?;
+        self.save(txn);
+        Ok(Some(member))
     }
 
     /// Takes out the first `count` members of a walk.
@@ -76,7 +88,7 @@ impl Zset {
         let changes_first = !txn.has_changed_rows();
         while (members.len() as u64) < count && !self.is_empty() {
             let first = members.first().filter(|_| changes_first);
-            members.push(self.pop_one(txn, direction, first)?);
+            members.push(self.take_nearest(txn, direction, first)?);
         }
         self.save(txn);
         Ok(Popped::Few(members))
@@ -84,7 +96,7 @@ impl Zset {
 
     /// Takes out the first member of a walk without walking, if it is known. There must be one. The one that the command took
     /// out first is told if nothing had been changed before it.
-    fn pop_one(
+    fn take_nearest(
         &mut self,
         txn: &mut WriteTxn,
         direction: Direction,
@@ -103,7 +115,7 @@ impl Zset {
                 continue;
             };
             // It is missing there from now on, unless the commit fails.
-            txn.queues();
+            txn.note_taken();
             let row_key = self.0.row_key(&found.member);
             let row = self.0.get_row(txn, &row_key)?;
             let score = row.map(|row| score_of(&row)).transpose()?;
@@ -144,13 +156,17 @@ impl Zset {
             }
         }
         let is_any = walk.first().is_some();
-        if let Some(popped) = popped_first {
-            let row_key = self.score_key(popped.score, &popped.member);
-            self.raise(txn, direction, self.0.sub_of(&row_key));
-        } else if let Some(first) = walk.first() {
-            self.note_first(txn, direction, first);
-        }
-        queues.extend(key, version, || txn.may_keep(), direction, walk);
+        let bound = match popped_first {
+            // If the command is taken back, that is there again, and nothing before it.
+            Some(popped) => {
+                let row_key = self.score_key(popped.score, &popped.member);
+                Some(self.0.sub_of(&row_key).to_vec())
+            }
+            None if txn.has_changed_rows() => None,
+            None => walk.first().map(<[u8]>::to_vec),
+        };
+        let bound = bound.as_deref();
+        queues.extend(key, version, || txn.may_keep(), direction, walk, bound);
         txn.check_lead()?;
         Ok(is_any)
     }
@@ -158,14 +174,10 @@ impl Zset {
     /// A walk from an end has found this element first. If all that lay before it is gone for good, no walk has to look there.
     fn note_first(&self, txn: &WriteTxn, direction: Direction, element: &[u8]) {
         if !txn.has_changed_rows() {
-            self.raise(txn, direction, element);
+            let (key, version) = (self.0.key(), self.0.version());
+            let queues = txn.store().queues();
+            queues.raise(key, version, || txn.may_keep(), direction, element);
         }
-    }
-
-    fn raise(&self, txn: &WriteTxn, direction: Direction, element: &[u8]) {
-        let (key, version) = (self.0.key(), self.0.version());
-        let queues = txn.store().queues();
-        queues.raise(key, version, || txn.may_keep(), direction, element);
     }
 
     /// What is left of a span without the ends of the set where nothing lies any more, for all that is known: a walk would pass
@@ -177,13 +189,14 @@ impl Zset {
             mut lower,
             mut upper,
         } = span;
-        if let Some(lowest) = queues.nearest(key, version, Direction::Forward) {
+        let [lowest, highest] = queues.ends(key, version);
+        if let Some(lowest) = lowest {
             lower = lower.max(match lowest {
                 Nearest::At(element) => self.0.row_key(&element).to_vec(),
                 Nearest::Behind(element) => successor(&self.0.row_key(&element)),
             });
         }
-        if let Some(highest) = queues.nearest(key, version, Direction::Backward) {
+        if let Some(highest) = highest {
             upper = upper.min(match highest {
                 Nearest::At(element) => successor(&self.0.row_key(&element)),
                 Nearest::Behind(element) => self.0.row_key(&element).to_vec(),
@@ -233,7 +246,7 @@ impl Zset {
                 break;
             }
         }
-        if last.is_empty() && count < self.len() {
+        if last.is_empty() && (1..self.len()).contains(&count) {
             txn.check_lead()?;
             return Err(EngineError::Corrupt("a member is missing".into()).into());
         }
@@ -246,17 +259,15 @@ impl Zset {
         };
         if count > 0 {
             let (key, version) = (self.0.key().clone(), self.0.version());
-            let passed = (count < self.len()).then(|| self.0.sub_of(&last).to_vec());
             let span = match direction {
                 Direction::Forward => Span::new(lower, successor(&last)),
-                Direction::Backward => Span::new(last, upper),
+                Direction::Backward => Span::new(last.clone(), upper),
             };
-            self.remove_span(txn, &span, count)?;
-            if let Some(last) = passed {
+            if self.remove_span(txn, &span, count)? {
                 // They are missing there from now on, unless the commit fails.
-                txn.queues();
-                let queues = txn.store().queues();
-                queues.pass(&key, version, || txn.may_keep(), direction, &last);
+                txn.note_taken();
+                let (queues, last) = (txn.store().queues(), key.sub_of(&last));
+                queues.pass(&key, version, || txn.may_keep(), direction, last);
             }
         }
         Ok(popped)

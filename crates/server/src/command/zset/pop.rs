@@ -21,21 +21,19 @@ pub fn zpopmax(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
 
 fn pop(txn: &mut WriteTxn, args: &Args, direction: Direction) -> Result<Reply> {
     let count = match args.rest(2) {
-        [] => None,
-        [count] => Some(parse_count(count)?),
+        [] => {
+            let popped = pop_one(txn, args[1], direction)?;
+            // In RESP3 too, one member popped without a count makes no pair of its own.
+            return Ok(Reply::Array(popped.map_or_else(Vec::new, Vec::from)));
+        }
+        [count] => parse_count(count)?,
         _ => return Err(Error::SYNTAX),
     };
     let zset = Zset::open(txn, args[1])?;
-    Ok(
-        match take(txn, args[1], zset, direction, count.unwrap_or(1))? {
-            // In RESP3 too, one member popped without a count makes no pair of its own.
-            Popped::Few(members) if count.is_none() => {
-                Reply::Array(members.into_iter().flat_map(pair).collect())
-            }
-            Popped::Few(members) => reply::of_members(Shape::Pairs, members),
-            Popped::Many { count, rows, keys } => reply::of_rows(Shape::Pairs, count, *rows, keys),
-        },
-    )
+    Ok(match take(txn, args[1], zset, direction, count)? {
+        Popped::Few(members) => reply::of_members(Shape::Pairs, members),
+        Popped::Many { count, rows, keys } => reply::of_rows(Shape::Pairs, count, *rows, keys),
+    })
 }
 
 /// Takes members, and tells of that.
@@ -48,14 +46,18 @@ fn take(
 ) -> Result<Popped> {
     let size = zset.len();
     let popped = zset.pop(txn, direction, count)?;
+    if count.min(size) > 0 {
+        tell(txn, name, direction, count >= size);
+    }
+    Ok(popped)
+}
+
+fn tell(txn: &mut WriteTxn, name: &[u8], direction: Direction, is_emptied: bool) {
     let event = match direction {
         Direction::Forward => "zpopmin",
         Direction::Backward => "zpopmax",
     };
-    if count.min(size) > 0 {
-        events::taken(txn, EventClass::Zset, event, name, count >= size);
-    }
-    Ok(popped)
+    events::taken(txn, EventClass::Zset, event, name, is_emptied);
 }
 
 fn parse_count(text: &[u8]) -> Result<u64> {
@@ -75,10 +77,12 @@ pub fn pop_one(
     direction: Direction,
 ) -> Result<Option<[Reply; 2]>> {
     let zset = Zset::open(txn, name)?;
-    Ok(match take(txn, name, zset, direction, 1)? {
-        Popped::Few(members) => members.into_iter().next().map(pair),
-        Popped::Many { .. } => None,
-    })
+    let size = zset.len();
+    let popped = zset.pop_one(txn, direction)?;
+    if popped.is_some() {
+        tell(txn, name, direction, size == 1);
+    }
+    Ok(popped.map(pair))
 }
 
 pub fn zmpop(txn: &mut WriteTxn, args: &Args) -> Result<Reply> {
