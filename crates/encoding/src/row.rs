@@ -41,7 +41,7 @@ pub use append::{
 pub use bounds::{
     PREFIX_HEAD, ends_within_version, essence, essence_of_metadata, expiry_prefix, index_of,
     index_prefix, metadata_key, metadata_key_of, metadata_key_of_expiry, prefix_end, slot_of,
-    slot_prefix, version_end, version_prefix, version_prefix_of,
+    slot_prefix, version_end, version_in, version_prefix, version_prefix_of,
 };
 
 pub use bytes::{Append, RowBytes};

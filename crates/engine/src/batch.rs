@@ -11,7 +11,7 @@ use cairn_encoding::system::{Descriptor, Maxima, SystemKey};
 use crate::error::Result;
 use crate::family::Family;
 use crate::measure::Growth;
-use crate::ordered::{Found, OrderedRows};
+use crate::ordered::{self, Found, OrderedRows};
 use crate::row::{Row, family_of, hash, key_of};
 
 /// Room for no more changes than this is made before they come.
@@ -64,22 +64,41 @@ impl Batch {
         Self::default()
     }
 
-    /// An empty one that will be about as large as this, which is committed now.
-    pub fn successor(&mut self) -> Batch {
-        let (mut undo, mut overwritten) = (
-            std::mem::take(&mut self.undo),
-            std::mem::take(&mut self.overwritten),
-        );
-        undo.clear();
-        undo.shrink_to(MOST_EXPECTED);
-        overwritten.clear();
-        overwritten.shrink_to(MOST_EXPECTED);
-        Batch {
-            rows: self.rows.successor(MOST_EXPECTED),
+    /// Takes it out, to be committed elsewhere. An empty one is left that will be about as large.
+    pub fn take(&mut self) -> Batch {
+        let rows = self.rows.successor(MOST_EXPECTED);
+        let rows = std::mem::replace(&mut self.rows, rows);
+        let taken = Batch {
+            rows,
+            counts: self.counts,
+            bytes: self.bytes,
+            is_no_use: self.is_no_use,
+            growth: self.growth.take(),
+            ..Batch::default()
+        };
+        self.begin_again();
+        taken
+    }
+
+    /// Is as new afterwards, and has the memory that it has for what comes next.
+    pub fn begin_again(&mut self) {
+        let Batch {
+            rows,
+            undo,
+            overwritten,
+            ..
+        } = std::mem::take(self);
+        *self = Batch {
+            rows,
             undo,
             overwritten,
             ..Batch::default()
-        }
+        };
+        self.rows.clear(MOST_EXPECTED);
+        self.undo.clear();
+        self.undo.shrink_to(MOST_EXPECTED);
+        self.overwritten.clear();
+        self.overwritten.shrink_to(MOST_EXPECTED);
     }
 
     /// Whoever commits it uses none of its keys.
@@ -153,11 +172,21 @@ impl Batch {
         self.change(family, key, Some(value.as_ref()));
     }
 
+    /// Puts a row that is certainly not there, neither in this batch nor below it. If it dies while it is young, nobody need be
+    /// told.
+    pub fn put_new(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
+        self.change_row(family, key, Some(value.as_ref()), true);
+    }
+
     pub fn delete(&mut self, family: Family, key: &[u8]) {
         self.change(family, key, None);
     }
 
     fn change(&mut self, family: Family, key: &[u8], value: Option<&[u8]>) {
+        self.change_row(family, key, value, false);
+    }
+
+    fn change_row(&mut self, family: Family, key: &[u8], value: Option<&[u8]>, is_new: bool) {
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         let hash = hash(family, key);
         let remembers = self.savepoint == Savepoint::Changes;
@@ -165,7 +194,7 @@ impl Batch {
         let row = match self.rows.find(hash, family, key) {
             Found::Row(row) => row,
             Found::Room(room) => {
-                room.add(Row::new(family, key, value));
+                room.add(Row::new(family, key, value), is_new);
                 self.counts[family as usize] += 1;
                 if remembers {
                     self.undo.push(Before::Nothing(place));
@@ -301,9 +330,9 @@ impl Batch {
         self.rows.rows()
     }
 
-    /// Every change with its hash, to be kept elsewhere.
-    pub(crate) fn into_rows(self) -> std::vec::IntoIter<(u32, Row)> {
-        self.rows.into_rows()
+    /// Takes out every change, to be kept elsewhere.
+    pub(crate) fn drain_rows(&mut self) -> std::vec::Drain<'_, ordered::Change> {
+        self.rows.drain()
     }
 }
 

@@ -14,6 +14,7 @@
 //! threads could otherwise write theirs in the opposite order of their batches.
 
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -45,7 +46,8 @@ pub enum SyncMode {
 
 /// Commits batches. An error means that nothing of the batch was applied, unless it is [`EngineError::InDoubt`].
 pub trait Committer: Send + Sync {
-    fn commit(&self, batch: Batch) -> Commit;
+    /// Commits what the batch holds. What is left in it afterwards is of no use, but for its memory.
+    fn commit(&self, batch: &mut Batch) -> Commit;
 
     /// Whether what is committed can be read now without asking anybody: certainly nobody else commits.
     fn may_read(&self) -> bool {
@@ -255,11 +257,7 @@ impl EverySecond {
 }
 
 impl Shared {
-    fn write(
-        &self,
-        batches: impl AsRef<[Batch]> + IntoIterator<Item = Batch>,
-        sync: bool,
-    ) -> Result<()> {
+    fn write(&self, batches: &mut [Batch], sync: bool) -> Result<()> {
         self.engine.make_room()?;
         if self.mode == SyncMode::EverySecond {
             self.everysec.wait();
@@ -270,7 +268,7 @@ impl Shared {
             version,
             timestamp_ms,
         };
-        let index = journal.append(batches.as_ref().iter(), maxima)?;
+        let index = journal.append(batches.iter(), maxima)?;
         if sync && let Some(unsynced) = journal.unsynced() {
             let started = Instant::now();
             unsynced.sync();
@@ -280,7 +278,7 @@ impl Shared {
                 self.spare_wanted.notify_one();
             }
         }
-        let must_drain = self.engine.apply(batches.into_iter(), index, maxima);
+        let must_drain = self.engine.apply(batches, index, maxima);
         drop(journal);
         if must_drain {
             self.drain.wake();
@@ -289,7 +287,7 @@ impl Shared {
     }
 
     /// Commits the batch here and now if nobody else is at it; otherwise the commit thread does it later.
-    fn commit_synced(&self, batch: Batch) -> Commit {
+    fn commit_synced(&self, batch: &mut Batch) -> Commit {
         let mut queue = self.queue.lock();
         if queue.closed {
             return Commit::Done(Err(EngineError::Closing));
@@ -297,10 +295,10 @@ impl Shared {
         let is_free = !queue.is_committing && queue.batches.is_empty();
         if is_free && self.sync_time.is_quick() {
             let _committing = self.start_committing(queue);
-            return Commit::Done(self.write([batch], true));
+            return Commit::Done(self.write(slice::from_mut(batch), true));
         }
         let (done, outcome) = oneshot::channel();
-        queue.batches.push((batch, done));
+        queue.batches.push((batch.take(), done));
         drop(queue);
         if is_free {
             self.work.notify_one();
@@ -415,14 +413,14 @@ impl LocalCommitter {
 }
 
 impl Committer for LocalCommitter {
-    fn commit(&self, mut batch: Batch) -> Commit {
+    fn commit(&self, batch: &mut Batch) -> Commit {
         if batch.is_empty() {
             return Commit::Done(Ok(()));
         }
-        let one = std::slice::from_mut(&mut batch);
+        let one = slice::from_mut(batch);
         self.shared.engine.measure_batches(LOCAL_REGION, one);
         if self.shared.mode != SyncMode::Always {
-            return Commit::Done(self.shared.write([batch], false));
+            return Commit::Done(self.shared.write(one, false));
         }
         self.shared.commit_synced(batch)
     }
@@ -435,6 +433,7 @@ impl Drop for LocalCommitter {
         // With the lock whoever makes spares is either asleep, or has yet to look.
         drop(self.shared.journal.lock());
         self.shared.spare_wanted.notify_all();
+        let _waiting = self.shared.engine.wait_for_drain();
         self.shared.drain.close();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -463,8 +462,8 @@ fn commit_loop(shared: &Shared) {
         let group = std::mem::take(&mut queue.batches);
         let committing = shared.start_committing(queue);
 
-        let (batches, waiting): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-        let result = shared.write(batches, true);
+        let (mut batches, waiting): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let result = shared.write(&mut batches, true);
         drop(committing);
         for done in waiting {
             // A client that went away does not wait for its answer.

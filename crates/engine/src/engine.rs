@@ -28,7 +28,7 @@ use crate::error::{EngineError, Result};
 use crate::expected::Expected;
 use crate::family::Family;
 use crate::filter::{FilterCounters, Gate};
-use crate::generation::WalkedRange;
+use crate::generation::{Record, WalkedRange, collection_prefix, fact};
 use crate::journal::{self, Replayed};
 use crate::listener::fatal;
 use crate::measure::Measure;
@@ -40,7 +40,9 @@ use crate::rows::{Direction, OwnedIterator, Rows, Stored};
 use crate::space;
 use crate::survivors::{Effort, Survivors};
 use crate::whole::Cursor;
-use crate::young::{Beneath, Carried, Fetch, InMemory, Known, Reading, SampledRow, Walker, Young};
+use crate::young::{
+    Beneath, Carried, Fetch, InMemory, Known, Reading, Said, SampledRow, Waiting, Walker, Young,
+};
 
 /// A row's value where it lies; not copied.
 pub enum Value<'a> {
@@ -256,6 +258,8 @@ pub struct Engine {
     draining: Mutex<()>,
     /// The last commit that is in RocksDB.
     applied: AtomicU64,
+    /// RocksDB has no row of a collection with a higher version, as far as that is known.
+    stored_versions: AtomicU64,
     gate: Arc<Gate>,
     cache: Cache,
     write_buffers: WriteBufferManager,
@@ -365,6 +369,7 @@ impl Engine {
             readers: AllReaders::default(),
             draining: Mutex::new(()),
             applied: AtomicU64::new(0),
+            stored_versions: AtomicU64::new(u64::MAX),
             gate,
             cache: memory.cache,
             write_buffers: memory.write_buffers,
@@ -431,14 +436,17 @@ impl Engine {
     pub(crate) fn read_journal(&self) -> Result<Replayed> {
         let applied = self.stored_index()?;
         self.applied.store(applied, Ordering::Release);
-        journal::replay(&self.path, applied, |record| {
+        let replayed = journal::replay(&self.path, applied, |record| {
             let batch = Batch::of_changes(record.rows())?;
-            self.apply(std::iter::once(batch), record.index, record.maxima);
+            self.apply(&mut [batch], record.index, record.maxima);
             match self.is_read_only {
                 true => Ok(()),
                 false => self.make_room(),
             }
-        })
+        })?;
+        // What the last record says is to be read as well.
+        self.young.close_newest();
+        Ok(replayed)
     }
 
     /// Makes sure that it could be read.
@@ -491,8 +499,36 @@ impl Engine {
     pub fn read(&self, family: Family, key: &[u8], reading: Reading) -> Result<Option<Value<'_>>> {
         match self.young.get(family, key, reading) {
             Known::Row(row) => Ok(Kept::of(row).map(Value::Kept)),
+            Known::Below(_) if self.is_new(collection_prefix(family, key)) => Ok(None),
             Known::Below(fetch) => self.fetch(fetch, family, key, reading),
         }
+    }
+
+    /// From now on all versions that come are higher than all that have come, as one clock gives them that goes on behind the
+    /// maxima. So RocksDB need not be asked for what belongs to a version that is above all that were drained.
+    pub fn trust_versions(&self, maxima: Option<Maxima>) -> Result<()> {
+        let families = [Family::Data, Family::ZsetScore];
+        let is_empty = || -> Result<bool> {
+            let mut stored = families
+                .iter()
+                .map(|family| self.has_stored(*family, &[], &[]));
+            stored.try_fold(true, |is_empty, stored| Ok(is_empty && !stored?))
+        };
+        let highest = match maxima {
+            Some(maxima) => maxima.version,
+            None if is_empty()? => 0,
+            None => return Ok(()),
+        };
+        self.stored_versions.store(highest, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether RocksDB has nothing of a collection, by what its rows begin with. What is young is to be looked at before that: it
+    /// stays there until this is known of it no more.
+    #[inline]
+    fn is_new(&self, prefix: Option<&[u8]>) -> bool {
+        let version = prefix.and_then(row::version_in);
+        version.is_some_and(|version| version > self.stored_versions.load(Ordering::Acquire))
     }
 
     /// Asks RocksDB, and keeps the answer for those who come next.
@@ -575,6 +611,7 @@ impl Engine {
     ) -> Result<()> {
         let below = keys.filter_map(|key| match self.young.get(family, key, Reading::Look) {
             Known::Row(_) => None,
+            Known::Below(_) if self.is_new(collection_prefix(family, key)) => None,
             Known::Below(fetch) => Some((key, fetch)),
         });
         let mut below: Vec<_> = below.collect();
@@ -632,9 +669,9 @@ impl Engine {
         let range = WalkedRange::new(family, lower, upper);
         let walker = Walker::Foreground;
         let (stored, changes) = self.open_walk(&range, batch, direction, walker, |_| {
-            self.iterator(&range, ReadOptions::default())
+            self.stored(&range, ReadOptions::default())
         });
-        self.walk(Stored::Iterator(stored), changes, lower, direction)
+        self.walk(stored, changes, lower, direction)
     }
 
     /// The same for rows of a collection that has no more than about [`FEW`](crate::FEW) in all: they are
@@ -665,14 +702,14 @@ impl Engine {
             beneath.map_err(|since| {
                 let end = row::version_end(prefix);
                 let all = WalkedRange::new(family, prefix, &end);
-                let iterator = self.iterator(&all, ReadOptions::default());
-                (Box::new(iterator), since)
+                let stored = self.stored(&all, ReadOptions::default());
+                (Box::new(stored), since)
             })
         });
         let whole = match beneath {
             Ok(whole) => whole,
-            Err((mut iterator, since)) => {
-                let Some(whole) = iterator.read_whole(family, prefix) else {
+            Err((mut stored, since)) => {
+                let Some(whole) = stored.read_whole(family, prefix) else {
                     return self.rows(batch, family, lower, upper, direction);
                 };
                 self.young.keep_whole(&range, since, whole.clone());
@@ -705,9 +742,9 @@ impl Engine {
         let (stored, changes) = self.open_walk(&range, batch, direction, walker, |_| {
             let mut options = ReadOptions::default();
             options.fill_cache(false);
-            self.iterator(&range, options)
+            self.stored(&range, options)
         });
-        self.walk(Stored::Iterator(stored), changes, lower, direction)
+        self.walk(stored, changes, lower, direction)
     }
 
     /// The same for background work, which must not push out of the cache what clients ask for.
@@ -715,15 +752,15 @@ impl Engine {
         let range = WalkedRange::new(family, lower, upper);
         let (direction, walker) = (Direction::Forward, Walker::Background);
         let (stored, changes) = self.open_walk(&range, None, direction, walker, |_| {
-            self.iterator(&range, passing_by())
+            self.stored(&range, passing_by())
         });
-        self.walk(Stored::Iterator(stored), changes, lower, direction)
+        self.walk(stored, changes, lower, direction)
     }
 
     /// The same as RocksDB has them, without what is young.
     pub fn stored_rows(&self, family: Family, lower: &[u8], upper: &[u8]) -> Rows {
         let range = WalkedRange::new(family, lower, upper);
-        let stored = Stored::Iterator(self.iterator(&range, passing_by()));
+        let stored = self.stored(&range, passing_by());
         self.walk(stored, Carried::default(), lower, Direction::Forward)
     }
 
@@ -732,12 +769,16 @@ impl Engine {
         Ok(self.stored_rows(family, lower, upper).next()?.is_some())
     }
 
-    fn iterator(&self, range: &WalkedRange<'_>, mut options: ReadOptions) -> OwnedIterator {
+    fn stored(&self, range: &WalkedRange<'_>, mut options: ReadOptions) -> Stored {
+        if self.is_new(range.prefix) {
+            return Stored::Nothing;
+        }
         options.set_iterate_lower_bound(range.from);
         if !range.to.is_empty() {
             options.set_iterate_upper_bound(range.to);
         }
-        OwnedIterator::new(self.database.clone(), range.family, options)
+        let (database, family) = (self.database.clone(), range.family);
+        Stored::Iterator(OwnedIterator::new(database, family, options))
     }
 
     /// Opens what lies below, and gives it together with what is shown on top of it.
@@ -775,21 +816,9 @@ impl Engine {
     }
 
     /// Makes commits visible, all of them at once. True if whoever drains should know.
-    pub(crate) fn apply(
-        &self,
-        batches: impl Iterator<Item = Batch>,
-        index: u64,
-        maxima: Maxima,
-    ) -> bool {
-        let region = LOCAL_REGION;
-        let facts = [
-            fact(
-                SystemKey::AppliedIndex { region },
-                &value::encode_applied_index(index),
-            ),
-            fact(SystemKey::Maxima { region }, &maxima.encode()),
-        ];
-        self.young.apply(self.measured(batches), facts, Some(index))
+    pub(crate) fn apply(&self, batches: &mut [Batch], index: u64, maxima: Maxima) -> bool {
+        let said = Said::InJournal(Record { index, maxima });
+        self.young.apply(self.measured(batches), said)
     }
 
     /// The same for what a region of a cluster has committed; `applied` is where it is in its log afterwards.
@@ -809,17 +838,16 @@ impl Engine {
         self.measure_batches(region, &mut batches);
         let readers = self.readers_of(region);
         let _nobody_reads = readers.write();
-        self.young
-            .apply(self.measured(batches.into_iter()), facts, None)
+        let batches = self.measured(&mut batches);
+        self.young.apply(batches, Said::AsRows(facts))
     }
 
     /// Adds up by how much batches let the data grow that are made visible.
-    fn measured(&self, batches: impl Iterator<Item = Batch>) -> impl Iterator<Item = Batch> {
-        batches.map(|mut batch| {
-            if let Some(growth) = batch.growth.take() {
-                self.measure.add(&growth);
+    fn measured<'b>(&self, batches: &'b mut [Batch]) -> impl Iterator<Item = &'b mut Batch> {
+        batches.iter_mut().inspect(|batch| {
+            if let Some(growth) = &batch.growth {
+                self.measure.add(growth);
             }
-            batch
         })
     }
 
@@ -839,10 +867,11 @@ impl Engine {
             return Ok(());
         }
         self.young.note_wait();
+        let _waiting = self.wait_for_drain();
         // Nobody waits for more than the drain that is under way, unless there is far too much.
         let _one_at_a_time = self.draining.lock();
         if self.young.is_overfull(2) {
-            self.drain_once(Effort::Hasty, false)?;
+            self.drain_once(Effort::Hasty)?;
         }
         Ok(())
     }
@@ -888,52 +917,56 @@ impl Engine {
 
     /// Moves all rows that were young when this was called into RocksDB.
     pub(crate) fn drain(&self) -> Result<()> {
-        self.drain_all(false)
+        let _waiting = self.wait_for_drain();
+        self.drain_gently()
     }
 
     /// The same for somebody who is in no hurry.
     pub(crate) fn drain_gently(&self) -> Result<()> {
-        self.drain_all(true)
+        let newest = self.young.close_newest();
+        self.drain_while(|| self.young.last_drained() < newest)
     }
 
-    fn drain_all(&self, is_gentle: bool) -> Result<()> {
-        let newest = self.young.close_newest();
-        self.drain_while(is_gentle, || self.young.last_drained() < newest)
+    /// While this is held, drains leave less of the time to readers.
+    pub(crate) fn wait_for_drain(&self) -> Waiting<'_> {
+        self.young.wait_for_drain()
     }
 
     /// Moves the oldest of them, until there are not too many. The others may be changed again, or die, before their time
     /// has come. What is committed meanwhile is for the next call, however much it is: between the two, the journal is cut.
     pub(crate) fn drain_oldest_half(&self) -> Result<()> {
         let newest = self.young.newest();
-        let are_many = || self.young.last_drained() < newest && self.is_full_of_young(HALF);
-        self.drain_while(true, are_many)
+        self.drain_while(|| self.young.last_drained() < newest && self.is_full_of_young(HALF))
     }
 
-    /// Moves as many of the oldest as are moved at once while nobody waits.
+    /// Moves as many of the oldest as are moved at once in a lull.
     pub(crate) fn drain_oldest(&self) -> Result<()> {
         let one_at_a_time = self.draining.lock();
-        let drained = self.drain_once(Effort::Unhurried, true);
+        let drained = self.drain_once(self.effort(Effort::Unhurried));
         // Whoever waits for room comes before the next drain.
         MutexGuard::unlock_fair(one_at_a_time);
         drained
     }
 
-    fn drain_while(&self, is_gentle: bool, goes_on: impl Fn() -> bool) -> Result<()> {
+    fn effort(&self, with_time: Effort) -> Effort {
+        match self.young.has_time() {
+            true => with_time,
+            false => Effort::Hasty,
+        }
+    }
+
+    fn drain_while(&self, goes_on: impl Fn() -> bool) -> Result<()> {
         let mut one_at_a_time = self.draining.lock();
         while goes_on() {
-            let effort = match self.young.has_time() {
-                true => Effort::Steady,
-                false => Effort::Hasty,
-            };
-            self.drain_once(effort, is_gentle)?;
+            self.drain_once(self.effort(Effort::Steady))?;
             // Whoever waits for room comes before the next drain.
             MutexGuard::bump(&mut one_at_a_time);
         }
         Ok(())
     }
 
-    /// Called with the lock for drains held. If it is gentle, readers have most of the time while it changes what they see.
-    fn drain_once(&self, effort: Effort, is_gentle: bool) -> Result<()> {
+    /// Called with the lock for drains held.
+    fn drain_once(&self, effort: Effort) -> Result<()> {
         let generations = self.young.oldest();
         if generations.is_empty() {
             return Ok(());
@@ -942,16 +975,24 @@ impl Engine {
         let most = self.young.most_drained();
         let survivors = Survivors::of_some(&generations, &staged, most, effort);
         let rows = survivors.rows();
+        let count = survivors.count();
+        let last_record = generations[count - 1].last_record;
+        if let Some(last) = last_record {
+            let highest = last.maxima.version;
+            self.stored_versions.fetch_max(highest, Ordering::AcqRel);
+        }
         let started = Instant::now();
         self.write_rows(&rows, survivors.bytes())?;
         self.young.note_drain(survivors.bytes(), started.elapsed());
-        let count = survivors.count();
-        if let Some(applied) = generations[count - 1].applied {
-            self.applied.store(applied, Ordering::Release);
+        if let Some(last) = last_record {
+            self.applied.store(last.index, Ordering::Release);
         }
         self.gate.counters().note_left_out(&survivors.left_out);
-        self.young
-            .drained(count, &rows, survivors.dead_rows(), is_gentle);
+        self.young.drained(count, &rows, survivors.dead_rows());
+        // There is room for others from now on: these must not stay for longer than they have to.
+        drop((rows, survivors));
+        drop(generations);
+        self.young.evict_drained();
         Ok(())
     }
 
@@ -1217,11 +1258,6 @@ fn passing_by() -> ReadOptions {
     options.fill_cache(false);
     options.set_auto_readahead_size(true);
     options
-}
-
-/// What a commit says about itself.
-fn fact(key: SystemKey<'_>, value: &[u8]) -> Row {
-    Row::new(Family::Meta, &key.encode(), Some(value))
 }
 
 /// Whether the directory is new; an error if it is not Cairn's, or of a newer format.

@@ -1,6 +1,6 @@
 //! Young rows that are drained together, and how walks find theirs among them.
 //!
-//! A generation that is full does not change any more. What a walk needs of it in order is put in order once, for the
+//! The rows of a generation that is full do not change any more. What a walk needs of it in order is put in order once, for the
 //! walks that follow too.
 
 use std::cmp::Ordering;
@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering as Memory};
 use std::sync::{Arc, OnceLock};
 
 use cairn_encoding::row as stored;
+use cairn_encoding::system::{Maxima, SystemKey, value};
 use rustc_hash::FxHashMap;
 
+use crate::LOCAL_REGION;
 use crate::batch::Batch;
 use crate::expected::prefetch;
 use crate::family::Family;
@@ -31,10 +33,11 @@ pub(crate) struct Generation {
     pub(crate) number: u32,
     /// Each once, as it was changed last.
     rows: Vec<Row>,
-    /// For each of them, the number of the generation in which it was changed again; zero if it was not.
-    superseded: Vec<AtomicU32>,
-    /// What rows took that this one has changed again, by how many generations before it they were changed last.
-    freed: Vec<usize>,
+    /// For each of them, what is known of those before and after it.
+    marks: Vec<Mark>,
+    /// What need not be written if so many generations before this one are drained with it: rows that it has changed again, and
+    /// its own that delete what nobody else ever had.
+    freed: Vec<isize>,
     /// Where the rows of collections are.
     collections: Vec<Places>,
     /// The collections, by a hash of what their rows begin with.
@@ -46,8 +49,45 @@ pub(crate) struct Generation {
     /// Somebody has walked over all of a small collection: it is worth knowing from now on when one changes.
     is_walked: AtomicBool,
     bytes: usize,
-    /// The index in the journal of the last commit; none where there is no journal.
-    pub(crate) applied: Option<u64>,
+    /// That of the last commit; none where there is no journal.
+    pub(crate) last_record: Option<Record>,
+}
+
+/// What is known of a row's place in the course of changes of its key.
+struct Mark {
+    /// The number of the generation in which it was changed again; zero if it was not.
+    superseded: AtomicU32,
+    /// The number of the generation in which the key came to be, while there was nothing of it below; zero if that is not known.
+    born: u32,
+}
+
+/// What the record of a commit in the journal says about it. Of all commits that are drained together, what the last one says
+/// is left, so it becomes rows only when the generation is full.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) index: u64,
+    pub(crate) maxima: Maxima,
+}
+
+impl Record {
+    fn rows(self) -> [Row; 2] {
+        let region = LOCAL_REGION;
+        let index = value::encode_applied_index(self.index);
+        [
+            fact(SystemKey::AppliedIndex { region }, &index),
+            fact(SystemKey::Maxima { region }, &self.maxima.encode()),
+        ]
+    }
+}
+
+/// What a row takes in memory.
+fn size_in_all(row: &Row) -> usize {
+    ROW_OVERHEAD + row.size()
+}
+
+/// A row that says something about what was committed.
+pub(crate) fn fact(key: SystemKey<'_>, value: &[u8]) -> Row {
+    Row::new(Family::Meta, &key.encode(), Some(value))
 }
 
 /// Where some of its rows are.
@@ -194,22 +234,27 @@ impl Generation {
         Generation {
             number: self.number + 1,
             rows: Vec::with_capacity(self.rows.len()),
-            superseded: Vec::with_capacity(self.rows.len()),
+            marks: Vec::with_capacity(self.rows.len()),
             ..Generation::default()
         }
     }
 
-    /// Every commit says something about itself: there is a row if there was one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.last_record.is_none()
+    }
+
+    /// What its commits say about themselves, as far as that is not among its rows yet.
+    pub(crate) fn unwritten(&self) -> impl Iterator<Item = Row> + use<> {
+        self.last_record.into_iter().flat_map(Record::rows)
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Adds a row that is not there; its place is returned.
-    pub(crate) fn add(&mut self, row: Row) -> u32 {
+    /// Adds a row that is not there; its place is returned. If it is known in which generation its key came to be, it is born in
+    /// that, and otherwise in none.
+    pub(crate) fn add(&mut self, row: Row, born: u32) -> u32 {
         let place = self.rows.len() as u32;
         if let Some(collection) = self.collection(&row) {
             if row.family() == Family::ZsetScore {
@@ -222,35 +267,62 @@ impl Generation {
         self.by_family[row.family() as usize]
             .as_they_came
             .push(place);
-        self.bytes += ROW_OVERHEAD + row.size();
+        self.bytes += size_in_all(&row);
+        self.free_deletion(&row, born, 1);
         self.rows.push(row);
-        self.superseded.push(AtomicU32::new(0));
+        self.marks.push(Mark {
+            superseded: AtomicU32::new(0),
+            born,
+        });
         place
     }
 
-    /// A row of this one is a change of that which an earlier generation has at this place, and which takes so much. What is
-    /// drained up to here does without the earlier one.
-    pub(crate) fn supersede(&mut self, earlier: &Generation, place: u32, size: usize) {
-        earlier.superseded[place as usize].store(self.number, Memory::Relaxed);
-        let distance = (self.number - earlier.number) as usize;
+    /// A row of this one is a change of that which an earlier generation has at this place: `before`. What is drained up to here
+    /// does without the earlier one.
+    pub(crate) fn supersede(&mut self, earlier: &Generation, place: u32, before: &Row) {
+        let mark = &earlier.marks[place as usize];
+        mark.superseded.store(self.number, Memory::Relaxed);
+        self.free(earlier.number, size_in_all(before) as isize);
+        // That was counted already.
+        self.free_deletion(before, mark.born, -1);
+    }
+
+    /// So much need not be written if that generation is drained with this one.
+    fn free(&mut self, earlier: u32, bytes: isize) {
+        let distance = (self.number - earlier) as usize;
         if self.freed.len() <= distance {
             self.freed.resize(distance + 1, 0);
         }
-        self.freed[distance] += ROW_OVERHEAD + size;
+        self.freed[distance] += bytes;
+    }
+
+    /// A row that deletes need not be written if the key came to be in what is drained with it.
+    fn free_deletion(&mut self, row: &Row, born: u32, times: isize) {
+        if born != 0 && row.value().is_none() {
+            self.free(born, times * size_in_all(row) as isize);
+        }
     }
 
     /// How much more is left if it is drained with all that come before it, of which the first has this number, than if these are
     /// drained without it. Negative if it has changed large rows to small ones.
     pub(crate) fn growth(&self, first: u32) -> isize {
         let before = (self.number - first) as usize;
-        let freed: usize = self.freed.iter().take(before + 1).sum();
-        self.bytes as isize - freed as isize
+        let freed: isize = self.freed.iter().take(before + 1).sum();
+        self.bytes as isize - freed
     }
 
-    /// Whether the row at this place has changed again up to the end of a generation that is full.
-    pub(crate) fn is_superseded(&self, place: u32, last: u32) -> bool {
-        let later = self.superseded[place as usize].load(Memory::Relaxed);
-        (1..=last).contains(&later)
+    /// Whether the row at this place need not be written if generations are drained from the first of these to the last, which
+    /// are full: it has changed again up to there, or deletes what has come to be in them.
+    pub(crate) fn is_spared(&self, place: u32, first: u32, last: u32) -> bool {
+        let mark = &self.marks[place as usize];
+        let later = mark.superseded.load(Memory::Relaxed);
+        let is_superseded = (1..=last).contains(&later);
+        is_superseded || mark.born >= first && self.row(place).value().is_none()
+    }
+
+    /// The generation in which the key of the row at this place has come to be, if that is known, and zero otherwise.
+    pub(crate) fn born(&self, place: u32) -> u32 {
+        self.marks[place as usize].born
     }
 
     /// A collection has one more row by score, which will be at this place.
@@ -302,9 +374,16 @@ impl Generation {
         {
             self.collections[collection as usize].changes += 1;
         }
+        let deletes = row.value().is_none();
         self.bytes += row.size();
         let before = std::mem::replace(&mut self.rows[place as usize], row);
         self.bytes -= before.size();
+        // Otherwise neither deletes, or both are as large: no need to look up where the key came to be.
+        if deletes != before.value().is_none() {
+            let (row, born) = (self.row(place).clone(), self.born(place));
+            self.free_deletion(&row, born, 1);
+            self.free_deletion(&before, born, -1);
+        }
     }
 
     /// The part that all rows of the range are in; none if there is no such row.
@@ -383,10 +462,10 @@ impl Generation {
         }
     }
 
-    /// The same for whether it is superseded.
-    pub(crate) fn expect_superseded(&self, place: u32) {
-        if let Some(later) = self.superseded.get(place as usize) {
-            prefetch(later);
+    /// The same for what is known of it.
+    pub(crate) fn expect_mark(&self, place: u32) {
+        if let Some(mark) = self.marks.get(place as usize) {
+            prefetch(mark);
         }
     }
 
@@ -573,7 +652,7 @@ pub(crate) fn collection_of(row: &Row) -> Option<&[u8]> {
     collection_prefix(row.family(), row.key())
 }
 
-fn collection_prefix(family: Family, row_key: &[u8]) -> Option<&[u8]> {
+pub(crate) fn collection_prefix(family: Family, row_key: &[u8]) -> Option<&[u8]> {
     match family {
         Family::Data | Family::ZsetScore => stored::version_prefix_of(row_key),
         Family::Metadata | Family::Expiry | Family::Meta => None,
@@ -612,7 +691,7 @@ impl<'r> WalkedRange<'r> {
         self.owner
     }
 
-    fn contains(&self, row: &Row) -> bool {
+    pub(crate) fn contains(&self, row: &Row) -> bool {
         let key = row.key();
         let is_within = match self.is_whole {
             true => key.starts_with(self.from),
@@ -666,7 +745,7 @@ mod tests {
             random.shuffle(&mut expected);
             let mut generation = Generation::default();
             for key in &expected {
-                generation.add(Row::new(Family::Metadata, key, Some(b"value")));
+                generation.add(Row::new(Family::Metadata, key, Some(b"value")), 0);
             }
             expected.sort();
             let range = WalkedRange::new(Family::Metadata, b"", b"");
@@ -695,7 +774,7 @@ mod tests {
             random.shuffle(&mut expected);
             let mut generation = Generation::default();
             for key in &expected {
-                generation.add(Row::new(Family::ZsetScore, key, None));
+                generation.add(Row::new(Family::ZsetScore, key, None), 0);
             }
             expected.sort();
             let generation = Arc::new(generation);

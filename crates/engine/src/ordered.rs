@@ -4,19 +4,39 @@
 //! densely, one behind the other, and only small numbers are spread by hash. The few rows of most batches need not even
 //! that: they are looked through.
 
-use crate::row::{Kind, Row};
+use crate::row::{Kind, Row, hash};
 
 /// So many rows are looked through.
 const FEW: usize = 8;
 /// The smallest index: half of it stays free, so that searches stay short.
 const LEAST: usize = 64;
+/// To clear an index that is more than so many times as long as there are rows takes longer than to make one that fits.
+const TOO_LONG: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct OrderedRows {
-    rows: Vec<(u32, Row)>,
+    rows: Vec<Change>,
     /// One more than the place of a row, near where its hash says; zeros where there is none. A power of two, or none while
     /// there are few rows.
     index: Box<[u32]>,
+}
+
+/// A row that is changed.
+pub(crate) struct Change {
+    pub(crate) hash: u32,
+    /// There was certainly no such row before.
+    pub(crate) is_new: bool,
+    pub(crate) row: Row,
+}
+
+impl Change {
+    pub(crate) fn of(row: Row) -> Change {
+        Change {
+            hash: hash(row.kind(), row.key()),
+            is_new: false,
+            row,
+        }
+    }
 }
 
 /// Where a row is, or belongs.
@@ -34,9 +54,9 @@ pub(crate) struct Room<'r> {
 }
 
 impl Room<'_> {
-    pub(crate) fn add(self, row: Row) {
+    pub(crate) fn add(self, row: Row, is_new: bool) {
         let Room { rows, hash, slot } = self;
-        rows.rows.push((hash, row));
+        rows.rows.push(Change { hash, is_new, row });
         let count = rows.rows.len();
         if let Some(slot) = rows.index.get_mut(slot) {
             *slot = count as u32;
@@ -51,14 +71,32 @@ impl OrderedRows {
     /// An empty one that will hold about as many.
     pub(crate) fn successor(&self, most: usize) -> OrderedRows {
         let count = self.len().min(most);
-        let mut next = OrderedRows {
+        OrderedRows {
             rows: Vec::with_capacity(count),
-            index: Box::default(),
-        };
-        if count > FEW {
-            next.index = empty_index(count);
+            index: match count > FEW {
+                true => empty_index(count),
+                false => Box::default(),
+            },
         }
-        next
+    }
+
+    /// Takes out every row, in order.
+    pub(crate) fn drain(&mut self) -> std::vec::Drain<'_, Change> {
+        match self.index.len() > self.len() * TOO_LONG {
+            true => self.index = Box::default(),
+            false => self.index.fill(0),
+        }
+        self.rows.drain(..)
+    }
+
+    /// Is empty afterwards, and has the room that it has for what comes next, unless that is more than for `most`.
+    pub(crate) fn clear(&mut self, most: usize) {
+        if !self.is_empty() {
+            self.drain();
+        }
+        if self.rows.capacity() > most {
+            *self = OrderedRows::default();
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,17 +108,12 @@ impl OrderedRows {
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().map(|(_, row)| row)
+        self.rows.iter().map(|change| &change.row)
     }
 
     /// The row that came after so many others.
     pub(crate) fn at(&self, place: u32) -> &Row {
-        &self.rows[place as usize].1
-    }
-
-    /// Every row with its hash.
-    pub(crate) fn into_rows(self) -> std::vec::IntoIter<(u32, Row)> {
-        self.rows.into_iter()
+        &self.rows[place as usize].row
     }
 
     #[inline]
@@ -91,7 +124,7 @@ impl OrderedRows {
     /// The place of a row, or where in the index it belongs.
     #[inline]
     fn place(&self, hash: u32, kind: Kind, key: &[u8]) -> Result<usize, usize> {
-        let is_it = |(other, row): &(u32, Row)| *other == hash && row.is(kind, key);
+        let is_it = |change: &Change| change.hash == hash && change.row.is(kind, key);
         if self.index.is_empty() {
             return self.rows.iter().position(is_it).ok_or(0);
         }
@@ -108,13 +141,13 @@ impl OrderedRows {
     #[inline]
     pub(crate) fn get(&self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Option<&Row> {
         let place = self.place(hash, kind.into(), key).ok()?;
-        Some(&self.rows[place].1)
+        Some(&self.rows[place].row)
     }
 
     #[inline]
     pub(crate) fn find(&mut self, hash: u32, kind: impl Into<Kind>, key: &[u8]) -> Found<'_> {
         match self.place(hash, kind.into(), key) {
-            Ok(place) => Found::Row(&mut self.rows[place].1),
+            Ok(place) => Found::Row(&mut self.rows[place].row),
             Err(slot) => Found::Room(Room {
                 rows: self,
                 hash,
@@ -125,7 +158,7 @@ impl OrderedRows {
 
     /// Takes back the row that was added last.
     pub(crate) fn take_last(&mut self) -> Option<Row> {
-        let (hash, row) = self.rows.pop()?;
+        let Change { hash, row, .. } = self.rows.pop()?;
         if !self.index.is_empty() {
             // Nothing has been added behind it that is not gone: no search goes past its slot.
             let number = self.rows.len() as u32 + 1;
@@ -143,7 +176,7 @@ impl OrderedRows {
         self.index = empty_index(self.rows.len());
         // In the order in which they came, so that the last is the last again.
         for number in 1..=self.rows.len() {
-            let mut slot = self.rows[number - 1].0 as usize & self.mask();
+            let mut slot = self.rows[number - 1].hash as usize & self.mask();
             while self.index[slot] != 0 {
                 slot = (slot + 1) & self.mask();
             }
@@ -169,6 +202,8 @@ mod tests {
         Put(u8, u8),
         TakeLast,
         Begin,
+        Drain,
+        Clear(usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -176,6 +211,8 @@ mod tests {
             12 => any::<(u8, u8)>().prop_map(|(key, value)| Step::Put(key, value)),
             4 => Just(Step::TakeLast),
             1 => Just(Step::Begin),
+        1 => Just(Step::Drain),
+        1 => (0..100_usize).prop_map(Step::Clear),
         ]
     }
 
@@ -196,7 +233,7 @@ mod tests {
                                 *before = value;
                             }
                             (Found::Room(room), None) => {
-                                room.add(row);
+                                room.add(row, key.is_multiple_of(2));
                                 list.push((key, value));
                             }
                             _ => prop_assert!(false, "{key}"),
@@ -210,6 +247,14 @@ mod tests {
                         rows = rows.successor(100);
                         list.clear();
                     }
+                    Step::Drain => {
+                        let drained = rows.drain().map(|change| (change.row.key()[0], change.row.value().unwrap()[0]));
+                        prop_assert!(drained.eq(list.drain(..)));
+                    }
+                    Step::Clear(most) => {
+                        rows.clear(most);
+                        list.clear();
+                    }
                 }
                 prop_assert_eq!((rows.len(), rows.is_empty()), (list.len(), list.is_empty()));
                 for key in 0..=255 {
@@ -219,8 +264,6 @@ mod tests {
                 }
             }
             let left = rows.rows().map(|row| row.key()[0]);
-            prop_assert!(left.eq(list.iter().map(|(key, _)| *key)));
-            let left = rows.into_rows().map(|(_, row)| row.key()[0]);
             prop_assert!(left.eq(list.iter().map(|(key, _)| *key)));
         }
     }

@@ -155,11 +155,11 @@ mod tests {
                 let rows = random_rows(&mut random, count);
                 let mut generation = Generation::default();
                 rows.values().for_each(|row| {
-                    generation.add(row.clone());
+                    generation.add(row.clone(), 0);
                 });
                 for other in 0..random.usize(0..50) {
                     let key = [&b"x"[..], &other.to_be_bytes()].concat();
-                    generation.add(Row::new(Family::Metadata, &key, None));
+                    generation.add(Row::new(Family::Metadata, &key, None), 0);
                 }
                 model.extend(rows);
                 generations.push(Arc::new(generation));

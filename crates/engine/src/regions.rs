@@ -281,6 +281,7 @@ fn system_rows(engine: &Engine, kind: SystemKind) -> Result<Vec<(Vec<u8>, Vec<u8
 
 impl Drop for Regions {
     fn drop(&mut self) {
+        let _waiting = self.engine.wait_for_drain();
         self.drain.close();
         if self
             .drainer

@@ -23,6 +23,8 @@ pub enum Direction {
 
 /// What lies below the changes.
 pub(crate) enum Stored {
+    /// What is known without a look.
+    Nothing,
     Iterator(OwnedIterator),
     /// The same, as it was found before.
     Whole(whole::Cursor),
@@ -31,6 +33,7 @@ pub(crate) enum Stored {
 impl Stored {
     fn seek(&mut self, key: &[u8]) {
         match self {
+            Stored::Nothing => {}
             Stored::Iterator(stored) => stored.iterator.seek(key),
             Stored::Whole(cursor) => cursor.seek(key),
         }
@@ -38,6 +41,7 @@ impl Stored {
 
     fn seek_for_prev(&mut self, key: &[u8]) {
         match self {
+            Stored::Nothing => {}
             Stored::Iterator(stored) => stored.iterator.seek_for_prev(key),
             Stored::Whole(cursor) => cursor.seek_for_prev(key),
         }
@@ -45,6 +49,7 @@ impl Stored {
 
     fn seek_to_last(&mut self) {
         match self {
+            Stored::Nothing => {}
             Stored::Iterator(stored) => stored.iterator.seek_to_last(),
             Stored::Whole(cursor) => cursor.seek_to_last(),
         }
@@ -52,6 +57,7 @@ impl Stored {
 
     fn advance(&mut self, direction: Direction) {
         match (self, direction) {
+            (Stored::Nothing, _) => {}
             (Stored::Iterator(stored), Direction::Forward) => stored.iterator.next(),
             (Stored::Iterator(stored), Direction::Backward) => stored.iterator.prev(),
             (Stored::Whole(cursor), Direction::Forward) => cursor.next(),
@@ -61,6 +67,7 @@ impl Stored {
 
     fn item(&self) -> Option<(&[u8], &[u8])> {
         match self {
+            Stored::Nothing => None,
             Stored::Iterator(stored) => stored.iterator.item(),
             Stored::Whole(cursor) => cursor.item(),
         }
@@ -68,6 +75,7 @@ impl Stored {
 
     fn key(&self) -> Option<&[u8]> {
         match self {
+            Stored::Nothing => None,
             Stored::Iterator(stored) => stored.iterator.key(),
             Stored::Whole(cursor) => Some(cursor.item()?.0),
         }
@@ -76,8 +84,22 @@ impl Stored {
     fn status(&self) -> Result<()> {
         match self {
             Stored::Iterator(stored) => Ok(stored.iterator.status()?),
-            Stored::Whole(_) => Ok(()),
+            Stored::Nothing | Stored::Whole(_) => Ok(()),
         }
+    }
+
+    /// All rows from the first on, in one piece; none if they are too many, or cannot be read.
+    pub(crate) fn read_whole(&mut self, family: Family, prefix: &[u8]) -> Option<Row> {
+        let mut whole = whole::Builder::default();
+        self.seek(prefix);
+        while let Some((key, value)) = self.item() {
+            if !whole.add(key, value) {
+                return None;
+            }
+            self.advance(Direction::Forward);
+        }
+        self.status().ok()?;
+        Some(whole.build(family, prefix, Reach::default()))
     }
 }
 
@@ -106,20 +128,6 @@ impl OwnedIterator {
             iterator,
             _database: database,
         }
-    }
-
-    /// All rows from the first on, in one piece; none if they are too many, or cannot be read.
-    pub(crate) fn read_whole(&mut self, family: Family, prefix: &[u8]) -> Option<Row> {
-        let mut whole = whole::Builder::default();
-        self.iterator.seek(prefix);
-        while let Some((key, value)) = self.iterator.item() {
-            if !whole.add(key, value) {
-                return None;
-            }
-            self.iterator.next();
-        }
-        self.iterator.status().ok()?;
-        Some(whole.build(family, prefix, Reach::default()))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which young rows RocksDB is given.
 //!
 //! A drain takes the oldest generations, and leaves RocksDB in the state after the last commit of them. Of a row that was
-//! changed in several only the last change is written. And what is dead in that state is left out: a list that was filled and
+//! changed in several only the last change is written. A row that came to be and was deleted while it was young is not written at
+//! all, nor that it was deleted: RocksDB never had it. And what is dead in that state is left out: a list that was filled and
 //! deleted, or elements that were pushed and popped again, are never written if all of that was young.
 //!
 //! What is dead is judged as a compaction filter does, but by metadata rows that are drained too, since all of them become
@@ -33,7 +34,7 @@ pub(crate) enum Effort {
     Hasty,
     /// Nobody waits yet.
     Steady,
-    /// There is nobody who could.
+    /// Nobody has written of late.
     Unhurried,
 }
 
@@ -56,7 +57,8 @@ pub(crate) struct Survivors<'g> {
 /// The rows of one generation.
 struct PartOfDrain<'g> {
     generation: &'g Generation,
-    /// The last one that is drained with it.
+    /// The first and the last one that are drained with it.
+    first: u32,
     last: u32,
     /// By place, which of its rows are left out because they are dead; empty if none is.
     dead: Vec<bool>,
@@ -85,11 +87,13 @@ impl<'g> Survivors<'g> {
         let newly_staged = newly_staged(generations);
         let is_staged = |version| staged.contains(&version) || newly_staged.contains(&version);
         let mut left_out = LeftOut::default();
+        let first = generations.first().map_or(0, |first| first.number);
         let last = generations.last().map_or(0, |last| last.number);
         let parts = generations.iter().zip(growths(generations));
         let parts = parts.map(|(generation, growth)| {
             let mut part = PartOfDrain {
                 generation,
+                first,
                 last,
                 dead: Vec::new(),
                 growth,
@@ -116,7 +120,8 @@ impl<'g> Survivors<'g> {
         let at_once = (most * effort.at_once()).min(LARGEST_GENERATION);
         let sizes = generations.iter().map(|rows| rows.bytes() as isize);
         let looked_at = count_within(sizes, most * LOOKED_AT);
-        let mut count = looked_at.max(count_worth(generations, at_once));
+        let worth = |generations| count_worth(generations, at_once);
+        let mut count = looked_at.max(worth(generations));
         loop {
             let survivors = Survivors::of(&generations[..count], staged);
             let bytes = survivors.bytes();
@@ -127,7 +132,8 @@ impl<'g> Survivors<'g> {
             }
             // What killed a row may not be drained with it then. It is not looked at many times.
             let growths = survivors.parts.iter().map(|part| part.growth);
-            count = count_within(growths, most).min(count - count.div_ceil(4));
+            let fewer = count_within(growths, most).min(count - count.div_ceil(4));
+            count = fewer.max(worth(&generations[..count - 1]));
         }
     }
 
@@ -167,12 +173,12 @@ impl<'g> PartOfDrain<'g> {
         let is_dead = |place: &u32| self.dead.get(*place as usize) == Some(&true);
         let places = self.generation.places_in(family).iter();
         let places = places.filter(move |place| is_dead(place) == are_dead);
-        let places = places.filter(|place| !self.is_superseded(**place));
+        let places = places.filter(|place| !self.is_spared(**place));
         places.map(|place| self.generation.row(*place))
     }
 
-    fn is_superseded(&self, place: u32) -> bool {
-        self.generation.is_superseded(place, self.last)
+    fn is_spared(&self, place: u32) -> bool {
+        self.generation.is_spared(place, self.first, self.last)
     }
 
     /// Marks what is dead of a collection.
@@ -195,7 +201,7 @@ impl<'g> PartOfDrain<'g> {
         }
         let rows = fetched(places, |place| generation.row(*place));
         for (place, row) in places.iter().zip(rows) {
-            if self.is_superseded(*place) {
+            if self.is_spared(*place) {
                 continue;
             }
             // Two collections are taken for one if their hashes are the same.
@@ -259,8 +265,7 @@ fn owner_of<'g>(generation: &'g Generation, places: &[u32]) -> Option<(&'g [u8],
     let row = generation.row(*places.first()?);
     let prefix = collection_of(row)?;
     let metadata_key = stored::metadata_key_of(row.key()).ok()?;
-    let version = prefix.get(metadata_key.len()..)?.try_into().ok()?;
-    Some((metadata_key, u64::from_be_bytes(version)))
+    Some((metadata_key, stored::version_in(prefix)?))
 }
 
 fn owners<'g>(generations: &'g [Arc<Generation>]) -> Owners<'g> {
@@ -330,8 +335,15 @@ mod tests {
 
     use super::*;
 
-    /// In a generation no row comes twice.
+    /// In a generation no row comes twice. Those that RocksDB has may have come to be before these.
     fn generations(rows: Vec<Vec<Row>>) -> Vec<Arc<Generation>> {
+        generations_over(rows, |_| true)
+    }
+
+    fn generations_over(
+        rows: Vec<Vec<Row>>,
+        is_stored: impl Fn(&Row) -> bool,
+    ) -> Vec<Arc<Generation>> {
         let mut generations: Vec<Generation> = Vec::new();
         let mut places = HashMap::new();
         for rows in rows {
@@ -339,11 +351,19 @@ mod tests {
             let mut generation = before.map_or_else(Generation::first, Generation::successor);
             for row in rows {
                 let key = (row.family() as usize, row.key().to_vec());
-                let place = (generations.len(), generation.add(row));
-                if let Some((before, place)) = places.insert(key, place) {
-                    let before = &generations[before];
-                    generation.supersede(before, place, before.row(place).size());
-                }
+                let Some((before, place)) = places.get(&key).copied() else {
+                    let born = if is_stored(&row) {
+                        0
+                    } else {
+                        generation.number
+                    };
+                    places.insert(key, (generations.len(), generation.add(row, born)));
+                    continue;
+                };
+                let before: &Generation = &generations[before];
+                let at = generation.add(row, before.born(place));
+                generation.supersede(before, place, before.row(place));
+                places.insert(key, (generations.len(), at));
             }
             generations.push(generation);
         }
@@ -534,6 +554,11 @@ mod tests {
         assert_eq!(some(of_all / 2, Effort::Hasty), one);
         assert_eq!(some(of_all / 2 - 1, Effort::Steady), one);
         assert_eq!(some(of_all / 4 - 1, Effort::Unhurried), one);
+        // What is worth it is not given up for what comes behind it, and is not.
+        let with_others = generations(vec![part(0, 0), part(0, 1), part(50, 2)]);
+        let most = of_all / 2 - 1;
+        let survivors = Survivors::of_some(&with_others, &HashSet::new(), most, Effort::Steady);
+        assert_eq!(survivors.count(), 2);
         // Nor is more written if that frees little.
         let of_first = |count| {
             let first = &rows[..count];
@@ -555,6 +580,8 @@ mod tests {
         fn each_row_that_lives_comes_once_in_order_as_it_was_last(
             changes in vec(vec((0..3_u8, 0..2_u8, 0..6_u64, 0..40_usize), 0..30), 1..8),
             drained in 1..8_usize,
+            drained_before in 0..4_usize,
+            stored in any::<u64>(),
         ) {
             const VERSION: u64 = 5;
             let lists = [&b"one"[..], b"other"];
@@ -580,15 +607,28 @@ mod tests {
                 rows.collect::<BTreeMap<_, _>>().into_values().collect()
             });
             let parts: Vec<Vec<Row>> = parts.collect();
-            let generations = generations(parts.clone());
+            let is_stored = |row: &Row| stored >> (crate::row::hash(row.kind(), row.key()) % 64) & 1 == 1;
+            let generations = generations_over(parts.clone(), is_stored);
             let drained = drained.min(parts.len());
-            let last = parts[..drained].iter().flatten();
-            let mut expected: BTreeMap<_, _> = last
-                .map(|row| ((row.family() as usize, row.key()), row.value()))
-                .collect();
+            let drained = drained_before.min(drained - 1)..drained;
+            let mut expected = BTreeMap::new();
+            for row in parts[drained.clone()].iter().flatten() {
+                expected.insert((row.family() as usize, row.key()), row.value());
+            }
+            // What came to be in these generations, and was deleted in them.
+            let was_there = |row: &Row| {
+                is_stored(row) || parts[..drained.start].iter().flatten().any(|before| before.family() == row.family() && before.key() == row.key())
+            };
+            let deleted = |row: &&Row| expected.get(&(row.family() as usize, row.key())) == Some(&None);
+            let rows = parts[drained.clone()].iter().flatten();
+            let spared: Vec<_> = rows.filter(deleted).filter(|row| !was_there(row)).collect();
+            let metadata_of = expected.clone();
+            for row in spared {
+                expected.remove(&(row.family() as usize, row.key()));
+            }
             for key in lists {
                 let metadata = metadata(key, None);
-                let Some(left) = expected.get(&(Family::Metadata as usize, metadata.key())) else {
+                let Some(left) = metadata_of.get(&(Family::Metadata as usize, metadata.key())) else {
                     continue;
                 };
                 let range = left.map(|left| match Metadata::decode(left).unwrap().body {
@@ -611,7 +651,7 @@ mod tests {
                     }
                 }
             }
-            let survivors = Survivors::of(&generations[..drained], &HashSet::new());
+            let survivors = Survivors::of(&generations[drained], &HashSet::new());
             let rows = survivors.rows();
             let bytes = rows.iter().map(|row| ROW_OVERHEAD + row.size());
             prop_assert_eq!(survivors.bytes(), bytes.sum::<usize>());

@@ -158,12 +158,21 @@ impl Table {
         }
     }
 
-    /// Has the row brought near, once the slot is, which is returned. None if it is not where it most likely would be.
+    /// Has the row brought near, once the slot is, which is returned: the first of this hash, and most likely the right one. None
+    /// if there is no such row.
     #[inline]
     pub(crate) fn expect_row(&self, hash: u32) -> Option<&Slot> {
-        let slot = self.first_slot(hash).filter(|slot| slot.hash == hash)?;
-        slot.row.as_ref()?.expect();
-        Some(slot)
+        let mut slot = self.first_slot(hash)?;
+        let mut at = hash as usize;
+        loop {
+            let row = slot.row.as_ref()?;
+            if slot.hash == hash {
+                row.expect();
+                return Some(slot);
+            }
+            at += 1;
+            slot = &self.slots[at & self.mask()];
+        }
     }
 
     /// Puts a row in its place; the one that was there is returned.

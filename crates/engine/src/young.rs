@@ -5,9 +5,9 @@
 //! however often it changed meanwhile. Reads look here first, and walks show young rows on top of
 //! RocksDB's.
 //!
-//! Young rows belong to generations: the active one, which commits add to, and full ones, which stand still and
-//! are drained one after the other. A drain carries the index of the generation's last commit into RocksDB
-//! in the same write, so RocksDB holds exactly the state after some commit, at every moment.
+//! Young rows belong to generations: the active one, which commits add to, and full ones, whose rows stand still, and of which
+//! the oldest are drained together. A drain carries the index of their last commit into RocksDB in the same write, so RocksDB
+//! holds exactly the state after some commit, at every moment.
 //!
 //! A row that is drained stays for those who ask for it, until its room is needed: the hot rows are a
 //! cache. It shows what is committed, always: a commit changes it while no reader looks, so it is seen
@@ -29,7 +29,8 @@ use crate::batch::Batch;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::family::Family;
-use crate::generation::{Generation, Run, WalkedRange, collection_of};
+use crate::generation::{Generation, Record, Run, WalkedRange, collection_of};
+use crate::ordered::Change;
 use crate::row::{Kind, Row, fetched, hash};
 use crate::rows::Direction;
 use crate::table::{Evicted, Slot, Table};
@@ -76,6 +77,8 @@ const FORGOTTEN_AT_ONCE: usize = 1024;
 /// And so many times as long as that took their turn lasts, while nobody waits for the end of the drain: who needs the lock for each
 /// row must not wait for it again and again, until all is forgotten.
 const TURN_OF_READERS: u32 = 4;
+/// However long it took by the clock: whoever drains may have been kept from the processor meanwhile.
+const LONGEST_TURN_OF_READERS: Duration = Duration::from_millis(4);
 /// A shorter turn than this holds up nobody.
 const SHORT_TURN: Duration = Duration::from_micros(20);
 /// So far ahead of the change that a commit makes are slots, and rows, brought near.
@@ -161,6 +164,14 @@ impl Writing {
     }
 }
 
+/// What commits say about themselves.
+pub(crate) enum Said {
+    /// All of them, where all are in one journal.
+    InJournal(Record),
+    /// Those of one region among many.
+    AsRows([Row; 2]),
+}
+
 /// What a walk that keeps what it finds must find unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
@@ -215,7 +226,11 @@ impl State {
     }
 
     /// Commits go to a new generation from now on.
-    fn begin_generation(&mut self) {
+    fn begin_generation(&mut self, limit: usize) {
+        let (now, is_use) = (Now::read(), true);
+        for row in self.active.unwritten() {
+            self.put_young(Change::of(row), limit, Writing { now, is_use });
+        }
         let next = self.active.successor();
         let full = std::mem::replace(&mut self.active, next);
         self.full_bytes += full.bytes();
@@ -245,22 +260,22 @@ impl State {
 
     /// Has brought near what will be changed before long by those who put rows one after the other, of which these are left:
     /// slots first, and when these are there the rows in them.
-    fn expect_changes(&self, left: &[(u32, Row)]) {
-        if let Some((hash, _)) = left.get(SLOTS_AHEAD) {
-            self.table(*hash).expect_slot(*hash);
+    fn expect_changes(&self, left: &[Change]) {
+        if let Some(change) = left.get(SLOTS_AHEAD) {
+            self.table(change.hash).expect_slot(change.hash);
         }
-        if let Some((hash, _)) = left.get(ROWS_AHEAD) {
-            self.expect_change(*hash);
+        if let Some(change) = left.get(ROWS_AHEAD) {
+            self.expect_change(change.hash);
         }
     }
 
     /// The same for the first of them.
-    fn expect_first_changes(&self, rows: &[(u32, Row)]) {
-        for (hash, _) in rows.iter().take(SLOTS_AHEAD) {
-            self.table(*hash).expect_slot(*hash);
+    fn expect_first_changes(&self, changes: &[Change]) {
+        for change in changes.iter().take(SLOTS_AHEAD) {
+            self.table(change.hash).expect_slot(change.hash);
         }
-        for (hash, _) in rows.iter().take(ROWS_AHEAD) {
-            self.expect_change(*hash);
+        for change in changes.iter().take(ROWS_AHEAD) {
+            self.expect_change(change.hash);
         }
     }
 
@@ -269,7 +284,7 @@ impl State {
             && slot.generation > self.drained
         {
             match self.full.get(self.place_among_full(slot.generation)) {
-                Some(full) => full.expect_superseded(slot.place),
+                Some(full) => full.expect_mark(slot.place),
                 None => self.active.expect_place(slot.place),
             }
         }
@@ -281,7 +296,8 @@ impl State {
     }
 
     /// Puts a row that was committed; it is young now.
-    fn put_young(&mut self, hash: u32, row: Row, limit: usize, writing: Writing) {
+    fn put_young(&mut self, change: Change, limit: usize, writing: Writing) {
+        let Change { hash, is_new, row } = change;
         let shard = shard_of(hash);
         self.bytes[shard] += ROW_OVERHEAD + row.size();
         let (slot, before) = self.rows[shard].put(hash, row.clone());
@@ -297,11 +313,19 @@ impl State {
             self.active.replace(slot.place, row);
         } else {
             let earlier = std::mem::replace(&mut slot.generation, active);
-            let place = std::mem::replace(&mut slot.place, self.active.add(row));
-            if let Some(before) = before.as_ref().filter(|_| earlier > self.drained) {
-                let changed = &self.full[self.place_among_full(earlier)];
+            let young = before.as_ref().filter(|_| earlier > self.drained);
+            let changed = young.map(|row| (row, &self.full[(earlier - self.drained - 1) as usize]));
+            let born = match (changed, &before) {
+                (Some((_, changed)), _) => changed.born(slot.place),
+                // That there is no such row below is known here, or whoever puts it knows.
+                (None, Some(known)) if known.value().is_none() => active,
+                (None, None) if is_new => active,
+                (None, _) => 0,
+            };
+            let place = std::mem::replace(&mut slot.place, self.active.add(row, born));
+            if let Some((before, changed)) = changed {
                 debug_assert_eq!(changed.number, earlier);
-                self.active.supersede(changed, place, before.size());
+                self.active.supersede(changed, place, before);
             }
         }
         self.make_room(shard, before, limit);
@@ -421,6 +445,8 @@ pub(crate) struct Young {
     /// A commit has waited for the drain that is under way, or for the last one.
     waited_for: AtomicBool,
     was_waited_for: AtomicBool,
+    /// How many wait for the end of a drain.
+    waiting: AtomicUsize,
     /// How many runs walks had to merge since somebody asked whether they were many.
     merged: AtomicUsize,
 }
@@ -456,6 +482,15 @@ pub(crate) enum Known {
 /// All that lies below the young rows of a collection; or, if that is not known, the right to keep it.
 pub(crate) type Beneath = std::result::Result<Row, Since>;
 
+/// Somebody waits for the end of a drain.
+pub(crate) struct Waiting<'y>(&'y Young);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Young {
     pub(crate) fn new(hot_bytes: usize, room: usize) -> Self {
         let most = (room / GENERATIONS).min(LARGEST_GENERATION);
@@ -477,6 +512,7 @@ impl Young {
             room,
             waited_for: AtomicBool::new(false),
             was_waited_for: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
             merged: AtomicUsize::new(0),
         }
     }
@@ -580,16 +616,13 @@ impl Young {
             .collect()
     }
 
-    /// Makes commits visible, all of them at once, and with them what they say about themselves. `index` is theirs in the
-    /// journal, if there is one. True if whoever drains should have a look: there was nothing to drain before, or a
-    /// generation is full now.
-    pub(crate) fn apply(
+    /// Makes commits visible, all of them at once, and with them what they say about themselves. True if whoever drains should
+    /// have a look: there was nothing to drain before, or a generation is full now.
+    pub(crate) fn apply<'b>(
         &self,
-        batches: impl Iterator<Item = Batch>,
-        facts: [Row; 2],
-        index: Option<u64>,
+        batches: impl Iterator<Item = &'b mut Batch>,
+        said: Said,
     ) -> bool {
-        let facts = facts.map(|row| (hash(row.family(), row.key()), row));
         let mut state = self.state.write();
         let state = &mut *state;
         let had_young = state.has_young();
@@ -597,22 +630,26 @@ impl Young {
         for batch in batches {
             let is_use = batch.is_use();
             let writing = Writing { now, is_use };
-            let mut rows = batch.into_rows();
+            let mut rows = batch.drain_rows();
             state.expect_first_changes(rows.as_slice());
-            while let Some((hash, row)) = rows.next() {
+            while let Some(change) = rows.next() {
                 state.expect_changes(rows.as_slice());
-                state.put_young(hash, row, self.shard_limit, writing);
+                state.put_young(change, self.shard_limit, writing);
             }
         }
-        let writing = Writing { now, is_use: true };
-        for (hash, row) in facts {
-            state.put_young(hash, row, self.shard_limit, writing);
+        match said {
+            Said::InJournal(record) => state.active.last_record = Some(record),
+            Said::AsRows(facts) => {
+                let writing = Writing { now, is_use: true };
+                for row in facts {
+                    state.put_young(Change::of(row), self.shard_limit, writing);
+                }
+            }
         }
-        state.active.applied = index;
         state.commits += 1;
         let is_full = state.active.bytes() >= self.full.load(Ordering::Relaxed);
         if is_full {
-            state.begin_generation();
+            state.begin_generation(self.shard_limit);
         }
         is_full || !had_young
     }
@@ -661,6 +698,12 @@ impl Young {
                 return None;
             }
             let mut carried = Carried::default();
+            if range.family == Family::Meta {
+                let unwritten = state.active.unwritten();
+                carried
+                    .newest
+                    .extend(unwritten.filter(|row| range.contains(row)));
+            }
             if looked_at <= FEW_LOOKED_AT {
                 for generation in state.generations() {
                     generation.gather(range, &mut carried.newest);
@@ -701,7 +744,7 @@ impl Young {
     fn close_active(&self, range: &WalkedRange<'_>) {
         let mut state = self.state.write();
         if state.active.looked_at(range) > FEW_LOOKED_AT {
-            state.begin_generation();
+            state.begin_generation(self.shard_limit);
         }
     }
 
@@ -753,8 +796,8 @@ impl Young {
         if count > most {
             return None;
         }
-        let rows = state.generations().flat_map(Generation::rows);
-        let rows = rows.cloned().collect();
+        let rows = state.generations().flat_map(Generation::rows).cloned();
+        let rows = state.active.unwritten().chain(rows).collect();
         // While the lock is held no drain can end, and take away what it has brought below.
         Some((rows, open()))
     }
@@ -787,7 +830,7 @@ impl Young {
     pub(crate) fn oldest(&self) -> Vec<Arc<Generation>> {
         let mut state = self.state.write();
         if state.full.is_empty() && !state.active.is_empty() {
-            state.begin_generation();
+            state.begin_generation(self.shard_limit);
         }
         state.full.iter().cloned().collect()
     }
@@ -797,17 +840,22 @@ impl Young {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Changes rows for a drain, and lets readers have their turn then; a long one if it is gentle.
-    fn in_turn<T>(&self, is_gentle: bool, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Somebody waits for the end of a drain, until this is dropped.
+    pub(crate) fn wait_for_drain(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// Changes rows for a drain, and lets readers have their turn then; a long one while nobody waits for the drain.
+    fn in_turn(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.write();
         let began = Moment::now();
-        let changed = change(&mut state);
+        change(&mut state);
         let took = Moment::now().since(began);
         RwLockWriteGuard::unlock_fair(state);
-        if is_gentle && took > SHORT_TURN && !self.waited_for.load(Ordering::Relaxed) {
-            thread::sleep(took * TURN_OF_READERS);
+        if took > SHORT_TURN && self.waiting.load(Ordering::Relaxed) == 0 {
+            thread::sleep((took * TURN_OF_READERS).min(LONGEST_TURN_OF_READERS));
         }
-        changed
     }
 
     /// RocksDB has what is left of so many generations, the oldest: these rows, in order, and not those that are dead.
@@ -816,7 +864,6 @@ impl Young {
         count: usize,
         rows: &[&Row],
         dead: impl Iterator<Item = &'r Row>,
-        is_gentle: bool,
     ) {
         // While they count as being drained nobody keeps anew what is forgotten here.
         let collections =
@@ -824,24 +871,23 @@ impl Young {
         let mut collections: Vec<_> = collections.collect();
         collections.dedup();
         for some in collections.chunks(FORGOTTEN_AT_ONCE) {
-            self.in_turn(is_gentle, |state| {
+            self.in_turn(|state| {
                 for (family, prefix) in some {
                     state.forget_whole(*family, prefix);
                 }
             });
         }
-        self.forget_dead(count, dead, is_gentle);
+        self.forget_dead(count, dead);
         let mut state = self.state.write();
         state.drained += count as u32;
         let drained: Vec<_> = state.full.drain(..count).collect();
         state.full_bytes -= drained.iter().map(|rows| rows.bytes()).sum::<usize>();
+        // Whoever drains may have the last reference to them, and nobody should wait while they are freed.
         drop(state);
-        drop(drained);
-        self.evict_drained(is_gentle);
     }
 
     /// Forgets rows that RocksDB was not given: a hot row is as RocksDB has it.
-    fn forget_dead<'r>(&self, count: usize, dead: impl Iterator<Item = &'r Row>, is_gentle: bool) {
+    fn forget_dead<'r>(&self, count: usize, dead: impl Iterator<Item = &'r Row>) {
         let mut dead = dead.peekable();
         while dead.peek().is_some() {
             let some: Vec<&Row> = dead.by_ref().take(FORGOTTEN_AT_ONCE).collect();
@@ -850,7 +896,7 @@ impl Young {
             let hashes: Vec<u32> = hashes.collect();
             // They are brought near while others still read.
             self.state.read().expect(hashes.iter().copied());
-            self.in_turn(is_gentle, |state| {
+            self.in_turn(|state| {
                 let last = state.drained + count as u32;
                 for (row, hash) in some.into_iter().zip(hashes) {
                     state.forget_until(last, hash, row);
@@ -859,13 +905,16 @@ impl Young {
         }
     }
 
-    /// What was young takes room from the hot rows from now on: evicts what there is too much of, so that it is not
-    /// left to those who put the next rows.
-    fn evict_drained(&self, is_gentle: bool) {
+    /// What was young takes room from the hot rows from now on: evicts what there is too much of. Those who put rows do the same
+    /// for each, so it is to be over soon.
+    pub(crate) fn evict_drained(&self) {
         for shard in 0..SHARDS {
-            let evict =
-                |state: &mut State| state.evict_some(shard, self.shard_limit, EVICTED_BY_DRAIN);
-            while self.in_turn(is_gentle, evict) {}
+            let mut is_over = false;
+            while !is_over {
+                let mut state = self.state.write();
+                is_over = !state.evict_some(shard, self.shard_limit, EVICTED_BY_DRAIN);
+                RwLockWriteGuard::unlock_fair(state);
+            }
         }
     }
 
@@ -911,7 +960,7 @@ impl Young {
     pub(crate) fn close_newest(&self) -> u32 {
         let mut state = self.state.write();
         if !state.active.is_empty() {
-            state.begin_generation();
+            state.begin_generation(self.shard_limit);
         }
         state.active.number - 1
     }
@@ -965,16 +1014,19 @@ mod tests {
     use crate::survivors::Survivors;
     use crate::whole::{Builder, Cursor};
     use cairn_encoding::row::{RowKey, version_end, version_prefix};
+    use cairn_encoding::system::Maxima;
     use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-    fn apply(young: &Young, batch: Batch, index: u64) {
-        let facts = [&b"one"[..], b"other"].map(|key| Row::new(Family::Meta, key, Some(b"fact")));
-        young.apply(std::iter::once(batch), facts, Some(index));
+    fn apply(young: &Young, mut batch: Batch, index: u64) {
+        let maxima = Maxima::default();
+        let said = Said::InJournal(Record { index, maxima });
+        young.apply(std::iter::once(&mut batch), said);
     }
 
     fn drain(young: &Young, oldest: &[Arc<Generation>]) {
         let survivors = Survivors::of(oldest, &HashSet::new());
-        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows(), true);
+        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows());
+        young.evict_drained();
     }
 
     fn put(young: &Young, index: u64, value: &[u8]) {
@@ -990,7 +1042,7 @@ mod tests {
         let mut index = 0;
         let mut full_at = || {
             while !young.is_empty() {
-                young.drained(young.oldest().len(), &[], std::iter::empty(), false);
+                young.drained(young.oldest().len(), &[], std::iter::empty());
             }
             while young.state.read().full.is_empty() {
                 index += 1;
@@ -1041,15 +1093,16 @@ mod tests {
             rows.first().map(|row| row.value().map(<[u8]>::to_vec))
         };
         let expected = batches.to_be_bytes().to_vec();
-        let mut applied = None;
+        let mut applied = 0;
         while young.last_drained() < newest {
             assert_eq!(shown(&young), Some(Some(expected.clone())));
             let oldest = &young.oldest()[..1];
-            assert!(oldest[0].applied > applied);
-            applied = oldest[0].applied;
+            let last = oldest[0].last_record.unwrap().index;
+            assert!(last > applied);
+            applied = last;
             drain(&young, oldest);
         }
-        assert_eq!(applied, Some(batches));
+        assert_eq!(applied, batches);
         assert_eq!(shown(&young), None);
         assert!(young.is_empty());
     }
@@ -1106,6 +1159,32 @@ mod tests {
         shown
     }
 
+    /// Commits a few changes of a collection.
+    fn change(
+        young: &Young,
+        lower: &[u8],
+        all: &mut Model,
+        random: &mut fastrand::Rng,
+        index: u64,
+    ) {
+        let mut batch = Batch::new();
+        for _ in 0..random.u8(1..3) {
+            let row_key = [lower, &[random.u8(..4)]].concat();
+            if random.u8(..3) == 0 {
+                batch.delete(Family::Data, &row_key);
+                all.remove(&row_key);
+                continue;
+            }
+            let value = index.to_be_bytes();
+            match all.contains_key(&row_key) || random.bool() {
+                true => batch.put(Family::Data, &row_key, value),
+                false => batch.put_new(Family::Data, &row_key, value),
+            }
+            all.insert(row_key, value.to_vec());
+        }
+        apply(young, batch, index);
+    }
+
     /// Walks over small collections, which are kept at once or late, while these are changed, go to new generations, and are
     /// drained one generation after the other; against a model of all rows and one of what RocksDB has.
     #[test]
@@ -1121,20 +1200,7 @@ mod tests {
                 version_prefix(&mut lower, 1, &[random.u8(..2)], 7);
                 let upper = version_end(&lower);
                 match random.u8(..10) {
-                    0..3 => {
-                        let mut batch = Batch::new();
-                        for _ in 0..random.u8(1..3) {
-                            let row_key = [&lower[..], &[random.u8(..4)]].concat();
-                            if random.u8(..3) == 0 {
-                                batch.delete(Family::Data, &row_key);
-                                all.remove(&row_key);
-                            } else {
-                                batch.put(Family::Data, &row_key, index.to_be_bytes());
-                                all.insert(row_key, index.to_be_bytes().to_vec());
-                            }
-                        }
-                        apply(&young, batch, index);
-                    }
+                    0..3 => change(&young, &lower, &mut all, &mut random, index),
                     3 => {
                         young.close_newest();
                     }
@@ -1153,7 +1219,12 @@ mod tests {
                                 None => below.remove(row.key()),
                             };
                         }
-                        drain(&young, oldest);
+                        // Commits come while RocksDB is given rows, too.
+                        for _ in 0..random.usize(..3) {
+                            change(&young, &lower, &mut all, &mut random, index);
+                        }
+                        young.drained(oldest.len(), &survivors.rows(), survivors.dead_rows());
+                        young.evict_drained();
                     }
                     5 => {
                         for (keeping, whole) in unkept.drain(..) {

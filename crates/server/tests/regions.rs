@@ -42,8 +42,9 @@ struct Log {
 }
 
 impl Committer for Log {
-    fn commit(&self, batch: Batch) -> Commit {
+    fn commit(&self, batch: &mut Batch) -> Commit {
         let (done, outcome) = oneshot::channel();
+        let mut batch = batch.take();
         self.proposals.fetch_add(1, Ordering::Relaxed);
         let fate = self.fates.lock().unwrap().get(&self.region).copied();
         let local = self.local.clone();
@@ -52,7 +53,7 @@ impl Committer for Log {
             std::thread::sleep(Duration::from_millis(if late { 200 } else { 1 }));
             let _ = done.send(match fate {
                 Some(Fate::Limited(most)) if batch.bytes() > most => Err(EngineError::TooLarge),
-                None | Some(Fate::Applied | Fate::Limited(_)) => local.commit(batch).wait(),
+                None | Some(Fate::Applied | Fate::Limited(_)) => local.commit(&mut batch).wait(),
                 Some(Fate::Refused | Fate::RefusedLate) => Err(EngineError::NotLeading),
                 Some(Fate::Unknown) => Err(EngineError::InDoubt),
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_engine::{Batch, Commit, EngineError};
+use cairn_engine::{Commit, EngineError};
 
 use crate::effects::Effect;
 use crate::error::Result;
@@ -17,12 +17,10 @@ impl Store {
     /// Starts to commit what the transaction has collected; the transaction is empty afterwards. The
     /// caller keeps its latches until the commit is done.
     pub fn begin_commit(&self, txn: &mut WriteTxn) -> Begun {
-        let (batch, after) = AfterCommit::of(txn);
-        if batch.is_empty() {
-            return Begun::Done(self.finish_commit(Ok(()), after));
-        }
-        self.counts().note_changes(txn.region(), batch.len());
-        match txn.propose(batch) {
+        let after = AfterCommit::of(txn);
+        self.counts()
+            .note_changes(txn.region(), txn.pending().len());
+        match txn.propose() {
             Commit::Done(result) => Begun::Done(self.finish_commit(result, after)),
             commit => Begun::Pending(Committing { commit, after }),
         }
@@ -30,12 +28,10 @@ impl Store {
 
     /// The same, to the end, on a thread that may block.
     pub fn commit_blocking(&self, txn: &mut WriteTxn) -> Result<()> {
-        let (batch, after) = AfterCommit::of(txn);
-        if batch.is_empty() {
-            return Ok(self.finish_commit(Ok(()), after)?);
-        }
-        self.counts().note_changes(txn.region(), batch.len());
-        let result = txn.propose(batch).wait();
+        let after = AfterCommit::of(txn);
+        self.counts()
+            .note_changes(txn.region(), txn.pending().len());
+        let result = txn.propose().wait();
         Ok(self.finish_commit(result, after)?)
     }
 
@@ -131,16 +127,14 @@ impl MovedDatabases {
 }
 
 impl AfterCommit {
-    fn of(txn: &mut WriteTxn) -> (Batch, AfterCommit) {
-        let (batch, moved) = txn.take_batch();
-        let moved = moved.map(|indexes| MovedDatabases::begin(txn, indexes));
-        let after = AfterCommit {
-            moved,
+    fn of(txn: &mut WriteTxn) -> AfterCommit {
+        let moved = txn.take_moved();
+        AfterCommit {
+            moved: moved.map(|indexes| MovedDatabases::begin(txn, indexes)),
             staged: txn.take_staged(),
             remains: txn.take_remains(),
             effects: txn.take_effects(),
-        };
-        (batch, after)
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Drop for StagingRow {
         if let Some((store, lead)) = self.written_through.take() {
             let mut batch = Batch::new();
             batch.delete(Family::Meta, &self.key);
-            if let Err(error) = lead.commit(batch).wait() {
+            if let Err(error) = lead.commit(&mut batch).wait() {
                 tracing::warn!("abandoned rows stay for now: {error}");
                 store.reclaimer().abandon(std::mem::take(&mut self.key));
             }
@@ -101,8 +101,10 @@ impl Fresh {
             self.batch.put(Family::Meta, &staging.key, announced);
             self.staging = Some(staging);
         }
-        let batch = std::mem::take(&mut self.batch);
-        Ok(txn.propose(batch).wait()?)
+        let lead = txn.lead().ok_or(EngineError::NotLeading)?;
+        let outcome = lead.commit(&mut self.batch).wait();
+        self.batch.begin_again();
+        Ok(outcome?)
     }
 
     /// Hands the rest to the transaction, whose commit makes the version visible.

@@ -104,10 +104,12 @@ impl Hash {
         value: impl AsRef<[u8]>,
         is_new: bool,
     ) -> Result<()> {
-        txn.put(Family::Data, row_key, value);
         if is_new {
+            txn.put_new(Family::Data, row_key, value);
             self.0.count_in(txn, self.0.sub_of(row_key))?;
             self.0.grow(1);
+        } else {
+            txn.put(Family::Data, row_key, value);
         }
         Ok(())
     }

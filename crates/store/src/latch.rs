@@ -33,7 +33,7 @@ pub enum Mode {
 
 /// The place of a latch.
 type Name = u32;
-type Names = SmallVec<[(Name, Mode); 8]>;
+type Names = SmallVec<[(Name, Mode); 16]>;
 
 /// How many bits of the hash name a latch: so many latches that few keys of few thousand share one.
 const NAME_BITS: u32 = 18;

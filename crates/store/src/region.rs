@@ -59,8 +59,9 @@ impl Lead {
         self.committer.may_read()
     }
 
-    /// Commits a batch that was evaluated under this lead. Most go through a transaction.
-    pub fn commit(&self, batch: Batch) -> Commit {
+    /// Commits a batch that was evaluated under this lead. Most go through a transaction. What is left in it afterwards is of no
+    /// use, but for its memory.
+    pub fn commit(&self, batch: &mut Batch) -> Commit {
         if self.is_over() {
             return Commit::Done(Err(EngineError::Outdated));
         }

@@ -62,7 +62,7 @@ impl Set {
         if self.0.get_row(txn, &row_key)?.is_some() {
             return Ok(false);
         }
-        txn.put(Family::Data, &row_key, []);
+        txn.put_new(Family::Data, &row_key, []);
         self.0.count_in(txn, member)?;
         let queues = txn.store().queues();
         queues.add_member(self.0.key(), self.0.version(), self.len(), member);

@@ -88,10 +88,12 @@ impl Store {
         let maxima_key = SystemKey::Maxima {
             region: LOCAL_REGION,
         };
-        if let Some(value) = store.engine.get(Family::Meta, &maxima_key.encode())? {
-            let maxima = Maxima::decode(&value)?;
+        let maxima = store.engine.get(Family::Meta, &maxima_key.encode())?;
+        let maxima = maxima.map(|value| Maxima::decode(&value)).transpose()?;
+        if let Some(maxima) = maxima {
             store.clock.advance_to(maxima.version, maxima.timestamp_ms);
         }
+        store.engine.trust_versions(maxima)?;
         reclaim_staged(&store.engine)?;
         let legacy_key = SystemKey::LegacyMayExist {
             region: LOCAL_REGION,

@@ -449,14 +449,6 @@ impl ReadTxn {
         Some(Reign::of(&self.region, lead))
     }
 
-    /// Commits a batch of this transaction's region.
-    pub(crate) fn propose(&self, batch: Batch) -> Commit {
-        match &self.lead {
-            Some(lead) => lead.commit(batch),
-            None => Commit::Done(Err(EngineError::NotLeading)),
-        }
-    }
-
     /// The time of this transaction, sampled after its latches were taken.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -1203,16 +1195,31 @@ impl WriteTxn {
         self.read.batch.is_empty() && self.effects.is_empty()
     }
 
-    /// Takes the changes out, to be committed; the transaction is as new.
-    pub(crate) fn take_batch(&mut self) -> (Batch, Option<Vec<u64>>) {
+    /// Commits the changes. With what follows from them taken out, the transaction is as new.
+    pub(crate) fn propose(&mut self) -> Commit {
         (self.has_taken, self.takes) = (false, false);
         self.counted.clear();
-        let next = self.read.batch.successor();
-        let mut batch = std::mem::replace(&mut self.read.batch, next);
-        if self.read.is_quiet {
+        let ReadTxn {
+            batch,
+            lead,
+            is_quiet,
+            ..
+        } = &mut self.read;
+        if *is_quiet {
             batch.be_no_use();
         }
-        (batch, self.read.moved.take())
+        let commit = match lead {
+            _ if batch.is_empty() => Commit::Done(Ok(())),
+            Some(lead) => lead.commit(batch),
+            None => Commit::Done(Err(EngineError::NotLeading)),
+        };
+        batch.begin_again();
+        commit
+    }
+
+    /// To be where they are when the commit has succeeded.
+    pub(crate) fn take_moved(&mut self) -> Option<Vec<u64>> {
+        self.read.moved.take()
     }
 
     /// To be told when the commit has succeeded; they clear away after themselves if it does not.
@@ -1245,6 +1252,11 @@ impl WriteTxn {
             self.read.region.databases().note_written(key);
         }
         self.read.batch.put(family, key, value);
+    }
+
+    /// Puts a row of a collection that is certainly not there, neither in what is committed nor in this transaction.
+    pub fn put_new(&mut self, family: Family, key: &[u8], value: impl AsRef<[u8]>) {
+        self.read.batch.put_new(family, key, value);
     }
 
     pub fn delete(&mut self, family: Family, key: &[u8]) {

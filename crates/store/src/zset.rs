@@ -111,9 +111,13 @@ impl Zset {
                 self.0.grow(1);
             }
         }
-        txn.put(Family::Data, &self.0.row_key(member), score::encode(score));
+        let (row_key, value) = (self.0.row_key(member), score::encode(score));
+        match before {
+            Some(_) => txn.put(Family::Data, &row_key, value),
+            None => txn.put_new(Family::Data, &row_key, value),
+        }
         let score_key = self.score_key(score, member);
-        txn.put(Family::ZsetScore, &score_key, []);
+        txn.put_new(Family::ZsetScore, &score_key, []);
         let element = self.0.sub_of(&score_key);
         self.0.count_in(txn, element)?;
         let queues = txn.store().queues();

@@ -146,6 +146,13 @@ pub fn version_prefix_of(row: &[u8]) -> Option<&[u8]> {
     row.get(..key.len() + VERSION_LEN)
 }
 
+/// The version that rows with such a prefix have.
+pub fn version_in(prefix: &[u8]) -> Option<u64> {
+    prefix
+        .last_chunk()
+        .map(|version| u64::from_be_bytes(*version))
+}
+
 /// The end of a version's rows, from their prefix: the next version's prefix.
 pub fn version_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();

@@ -45,7 +45,7 @@ fn a_crash_at_any_moment_keeps_what_was_acknowledged_and_no_half_of_a_batch() {
             scope.spawn(move || {
                 for n in 0..COMMITS {
                     let name = format!("{thread}:{n}").into_bytes();
-                    committer.commit(pair(&name)).wait().unwrap();
+                    committer.commit(&mut pair(&name)).wait().unwrap();
                     acknowledged.lock().unwrap().insert(name);
                 }
                 done.fetch_add(1, Ordering::SeqCst);
@@ -84,7 +84,7 @@ fn records(path: &Path) -> Vec<(u64, u64)> {
 fn commit_at_once(committer: &LocalCommitter) -> Vec<Commit> {
     let committing = |thread: usize| {
         let name = move |n: usize| format!("{thread}:{n}").into_bytes();
-        (0..COMMITS).map(move |n| committer.commit(pair(&name(n))))
+        (0..COMMITS).map(move |n| committer.commit(&mut pair(&name(n))))
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -121,10 +121,10 @@ fn a_commit_that_finds_nobody_else_at_it_is_synced_when_it_returns() {
     let engine = open(directory.path());
     let committer = committer(&engine, SyncMode::Always);
     // Before the first sync no disk is slow.
-    let first = committer.commit(pair(b"first"));
+    let first = committer.commit(&mut pair(b"first"));
     assert!(matches!(first, Commit::Done(Ok(()))));
     assert_eq!(records(directory.path()), [(1, 0)]);
-    committer.commit(pair(b"second")).wait().unwrap();
+    committer.commit(&mut pair(b"second")).wait().unwrap();
     assert_eq!(records(directory.path()), [(1, 0), (2, 1)]);
 }
 
@@ -139,7 +139,7 @@ fn the_later_commit_wins() {
             .map(|n| {
                 let mut batch = Batch::new();
                 batch.put(Family::Data, b"k", [n]);
-                committer.commit(batch)
+                committer.commit(&mut batch)
             })
             .collect();
         for commit in commits {
@@ -155,9 +155,9 @@ fn without_sync_nothing_is_synced_and_an_empty_batch_is_not_even_written() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     let committer = committer(&engine, SyncMode::No);
-    committer.commit(pair(b"k")).wait().unwrap();
-    committer.commit(Batch::new()).wait().unwrap();
-    committer.commit(pair(b"l")).wait().unwrap();
+    committer.commit(&mut pair(b"k")).wait().unwrap();
+    committer.commit(&mut Batch::new()).wait().unwrap();
+    committer.commit(&mut pair(b"l")).wait().unwrap();
     assert_eq!(records(directory.path()), [(1, 0), (2, 0)]);
 }
 
@@ -168,7 +168,7 @@ fn every_second_means_within_a_second_and_at_the_end() {
     let committer = committer(&engine, SyncMode::EverySecond);
     let started = std::time::Instant::now();
     loop {
-        committer.commit(pair(b"k")).wait().unwrap();
+        committer.commit(&mut pair(b"k")).wait().unwrap();
         if records(directory.path())
             .iter()
             .any(|(_, synced)| *synced > 0)
@@ -178,7 +178,7 @@ fn every_second_means_within_a_second_and_at_the_end() {
         assert!(started.elapsed().as_secs() < 10, "not synced");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    committer.commit(pair(b"l")).wait().unwrap();
+    committer.commit(&mut pair(b"l")).wait().unwrap();
     let synced = || ticker(&engine, "rocksdb.wal.synced");
     let before = synced();
     drop(committer);
@@ -194,11 +194,12 @@ fn the_maxima_of_the_clock_go_with_each_commit_and_never_fall() {
     let committer = LocalCommitter::new(engine.clone(), clock.clone(), SyncMode::No).unwrap();
     let region = LOCAL_REGION;
     let stored = || {
+        engine.settle().unwrap();
         let key = SystemKey::Maxima { region }.encode();
         Maxima::decode(&engine.get(Family::Meta, &key).unwrap().unwrap()).unwrap()
     };
     let (version, timestamp_ms) = (clock.next_version(), clock.now_ms());
-    committer.commit(pair(b"k")).wait().unwrap();
+    committer.commit(&mut pair(b"k")).wait().unwrap();
     let first = Maxima {
         version,
         timestamp_ms,
@@ -207,7 +208,7 @@ fn the_maxima_of_the_clock_go_with_each_commit_and_never_fall() {
     time.set_millis(1_000);
     let version = clock.next_version();
     clock.now_ms();
-    committer.commit(pair(b"k")).wait().unwrap();
+    committer.commit(&mut pair(b"k")).wait().unwrap();
     assert_eq!(stored(), Maxima { version, ..first });
     assert_eq!(version, first.version + 1);
 }

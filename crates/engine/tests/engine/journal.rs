@@ -25,7 +25,7 @@ fn died_after(commits: u32, mode: SyncMode) -> tempfile::TempDir {
     let committer = committer(&engine, mode);
     for n in 0..commits {
         let key = n.to_be_bytes();
-        committer.commit(put(&key, &key)).wait().unwrap();
+        committer.commit(&mut put(&key, &key)).wait().unwrap();
     }
     image(directory.path())
 }
@@ -132,7 +132,7 @@ fn what_follows_a_hole_in_what_was_not_synced_is_passed_over() {
     let committer = committer(&engine, SyncMode::No);
     for n in left..20 {
         let key = n.to_be_bytes();
-        committer.commit(put(&key, &key)).wait().unwrap();
+        committer.commit(&mut put(&key, &key)).wait().unwrap();
     }
     drop((committer, engine));
     assert_eq!(count(died.path()).unwrap(), 20);
@@ -146,14 +146,14 @@ fn a_long_journal_is_cut_into_segments_and_let_go_when_rocksdb_has_it() {
     let value = vec![7; 1 << 20];
     for n in 0..100_u32 {
         committer
-            .commit(put(&n.to_be_bytes(), &value))
+            .commit(&mut put(&n.to_be_bytes(), &value))
             .wait()
             .unwrap();
     }
     let size = |path: PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
     let started = std::time::Instant::now();
     loop {
-        committer.commit(put(b"more", b"")).wait().unwrap();
+        committer.commit(&mut put(b"more", b"")).wait().unwrap();
         let segments = segments(directory.path());
         assert!(!segments.is_empty());
         let bytes: u64 = segments.into_iter().map(size).sum();
@@ -173,7 +173,7 @@ fn a_clean_end_leaves_an_empty_journal() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     let committer = committer(&engine, SyncMode::No);
-    committer.commit(put(b"k", b"v")).wait().unwrap();
+    committer.commit(&mut put(b"k", b"v")).wait().unwrap();
     drop((committer, engine));
     assert!(segments(directory.path()).is_empty());
     let engine = open(directory.path());
@@ -195,7 +195,7 @@ fn readers_see_commits_whole_and_never_an_older_one_again() {
         for n in 0..KEYS {
             batch.put(Family::Data, &key(n), number.to_be_bytes());
         }
-        committer.commit(batch).wait().unwrap();
+        committer.commit(&mut batch).wait().unwrap();
     };
     let get = |engine: &Engine, n: u64| {
         let value = engine.get(Family::Data, &key(n)).unwrap().unwrap();
@@ -250,7 +250,7 @@ fn readers_see_commits_whole_and_never_an_older_one_again() {
                     let other = [b"other".to_vec(), (number + n).to_be_bytes().to_vec()].concat();
                     batch.put(Family::Data, &other, vec![1; 4000]);
                 }
-                committer.commit(batch).wait().unwrap();
+                committer.commit(&mut batch).wait().unwrap();
             }
         }
         is_over.store(true, Ordering::SeqCst);
@@ -294,7 +294,7 @@ fn segments_that_are_written_over_hold_what_was_committed_last() {
     for n in 0..150_u32 {
         let mut batch = put(&n.to_be_bytes(), &n.to_be_bytes());
         batch.put(Family::Metadata, b"bulk", value.clone());
-        committer.commit(batch).wait().unwrap();
+        committer.commit(&mut batch).wait().unwrap();
     }
     let bytes: u64 = segments(directory.path())
         .into_iter()

@@ -15,4 +15,5 @@ mod replicas;
 mod rows;
 mod small_collections;
 mod support;
+mod versions;
 mod writers;

@@ -171,7 +171,7 @@ fn one_machine_becomes_a_node_of_a_cluster_and_is_none_again() {
     // As after a crash: it is in the journal only.
     let crashed = {
         let committer = committer(&alone, SyncMode::No);
-        committer.commit(put(b"b", b"2")).wait().unwrap();
+        committer.commit(&mut put(b"b", b"2")).wait().unwrap();
         image(dir.path())
     };
     let (regions, _) = open_regions(crashed.path());

@@ -269,7 +269,7 @@ fn walks_over_very_many_young_rows_show_them_as_they_are() {
                 model.insert(key, value.to_vec());
             }
         }
-        committer.commit(batch).wait().unwrap();
+        committer.commit(&mut batch).wait().unwrap();
         // Some walks go on from where others have been, and some show a batch on top.
         let mut pending = Batch::new();
         let changed = row_key(random.u32(..40_000));

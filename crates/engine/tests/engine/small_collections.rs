@@ -26,8 +26,8 @@ fn row_key(key: &[u8], version: u64, sub: &[u8]) -> Vec<u8> {
     [bounds(key, version).0.as_slice(), sub].concat()
 }
 
-fn commit(committer: &LocalCommitter, batch: Batch) {
-    committer.commit(batch).wait().unwrap();
+fn commit(committer: &LocalCommitter, mut batch: Batch) {
+    committer.commit(&mut batch).wait().unwrap();
 }
 
 #[derive(Clone, Debug)]

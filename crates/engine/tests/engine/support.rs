@@ -34,7 +34,7 @@ pub fn commit(engine: &Arc<Engine>, fill: impl FnOnce(&mut Batch)) {
     let mut batch = Batch::new();
     fill(&mut batch);
     committer(engine, SyncMode::No)
-        .commit(batch)
+        .commit(&mut batch)
         .wait()
         .unwrap();
 }

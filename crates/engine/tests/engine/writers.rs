@@ -101,7 +101,7 @@ impl Trial {
                     changed.push((row, change));
                 }
             }
-            self.committer.commit(batch).wait().unwrap();
+            self.committer.commit(&mut batch).wait().unwrap();
             for (row, change) in changed {
                 self.rows[row].acknowledged.store(change, Ordering::SeqCst);
             }
@@ -111,7 +111,7 @@ impl Trial {
                     let name = format!("other {writer} {other}");
                     batch.put(FAMILY, name.as_bytes(), [0; 1000]);
                 }
-                self.committer.commit(batch).wait().unwrap();
+                self.committer.commit(&mut batch).wait().unwrap();
             }
         }
     }

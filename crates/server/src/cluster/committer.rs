@@ -87,12 +87,13 @@ impl RaftCommitter {
 }
 
 impl Committer for RaftCommitter {
-    fn commit(&self, batch: Batch) -> Commit {
+    fn commit(&self, batch: &mut Batch) -> Commit {
         let doubt = &self.proposer.doubt;
         if doubt.is_raised() {
             return Commit::Done(Err(EngineError::Outdated));
         }
         let (told, fate) = oneshot::channel();
+        let batch = batch.take();
         let next = {
             let mut gathering = self.proposer.gathering.lock();
             let next = gathering.add(Gathered { batch, told });

@@ -271,9 +271,9 @@ impl ClusterNode {
         let (at, new) = (split.at, split.region);
         let batch = tokio::task::spawn_blocking(move || regions.split(region, at, new, members));
         let batch = batch.await.map_err(|error| error.to_string())?;
-        let batch = batch.map_err(|error| error.to_string())?;
+        let mut batch = batch.map_err(|error| error.to_string())?;
         // By the lead, which refuses it if something that came before may still be applied.
-        let outcome = lead.commit(batch).await;
+        let outcome = lead.commit(&mut batch).await;
         drop(held);
         match outcome {
             Ok(()) => {

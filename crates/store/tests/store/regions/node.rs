@@ -38,8 +38,9 @@ struct InTerm {
 }
 
 impl Committer for InTerm {
-    fn commit(&self, batch: Batch) -> Commit {
+    fn commit(&self, batch: &mut Batch) -> Commit {
         let (done, outcome) = oneshot::channel();
+        let mut batch = batch.take();
         let (region, term) = (self.region, self.term);
         let (terms, log) = (self.terms.clone(), self.log.clone());
         std::thread::spawn(move || {
@@ -52,9 +53,9 @@ impl Committer for InTerm {
             }
             let result = match now {
                 (led, _) if led != term => Err(EngineError::Outdated),
-                (_, Fate::Applied | Fate::Delayed) => log.commit(batch).wait(),
+                (_, Fate::Applied | Fate::Delayed) => log.commit(&mut batch).wait(),
                 (_, Fate::AppliedInSecret) => {
-                    log.commit(batch).wait().unwrap();
+                    log.commit(&mut batch).wait().unwrap();
                     Err(EngineError::InDoubt)
                 }
                 (_, Fate::LostInSecret) => Err(EngineError::InDoubt),
