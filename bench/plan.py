@@ -14,7 +14,11 @@ VALUE_BYTES = 100
 DEPTHS = (1, 16, 64)
 SIZES = (100, 1024, 16 * 1024)
 SIZE_DEPTHS = (1, 16)
-ALWAYS_COMMANDS = ("SET", "HSET", "LPUSH")
+# All that write.
+ALWAYS_COMMANDS = (
+    *("SET", "INCR", "LPUSH", "RPUSH", "LPOP", "RPOP"),
+    *("SADD", "HSET", "SPOP", "ZADD", "ZPOPMIN", "MSET"),
+)
 ALWAYS_DEPTHS = (1, 16)
 # So long that whatever a server puts off falls into it.
 SUSTAINED_COMMANDS = ("SET", "INCR", "HSET", "ZADD")

@@ -311,6 +311,12 @@ impl Generation {
         self.bytes as isize - freed
     }
 
+    /// For how many generations there is an account of what was freed.
+    #[cfg(test)]
+    pub(crate) fn accounts(&self) -> usize {
+        self.freed.len()
+    }
+
     /// Whether the row at this place need not be written if generations are drained from the first of these to the last, which
     /// are full: it has changed again up to there, or deletes what has come to be in them.
     pub(crate) fn is_spared(&self, place: u32, first: u32, last: u32) -> bool {

@@ -230,6 +230,8 @@ impl State {
         let (now, is_use) = (Now::read(), true);
         for row in self.active.unwritten() {
             self.put_young(Change::of(row), limit, Writing { now, is_use });
+            // Whoever fetches such a row from below has what was there before.
+            self.commits += 1;
         }
         let next = self.active.successor();
         let full = std::mem::replace(&mut self.active, next);
@@ -316,7 +318,11 @@ impl State {
             let young = before.as_ref().filter(|_| earlier > self.drained);
             let changed = young.map(|row| (row, &self.full[(earlier - self.drained - 1) as usize]));
             let born = match (changed, &before) {
-                (Some((_, changed)), _) => changed.born(slot.place),
+                // What is drained is below from now on.
+                (Some((_, changed)), _) => match changed.born(slot.place) {
+                    born if born > self.drained => born,
+                    _ => 0,
+                },
                 // That there is no such row below is known here, or whoever puts it knows.
                 (None, Some(known)) if known.value().is_none() => active,
                 (None, None) if is_new => active,
@@ -1141,6 +1147,26 @@ mod tests {
         let kept: usize = young.state.read().rows.iter().map(Table::len).sum();
         // That element, the metadata, and the facts about the commits.
         assert_eq!(kept, 4);
+    }
+
+    /// A lock that is taken and let go again and again is always young, and came to be long ago.
+    #[test]
+    fn what_was_born_long_ago_is_not_kept_account_of() {
+        let young = Young::new(1 << 20, 16 << 20);
+        let mut batch = Batch::new();
+        batch.put_new(Family::Data, b"lock", b"taken");
+        apply(&young, batch, 1);
+        for index in 2..1000 {
+            let oldest = young.oldest();
+            let mut batch = Batch::new();
+            match index % 2 {
+                0 => batch.delete(Family::Data, b"lock"),
+                _ => batch.put(Family::Data, b"lock", b"taken"),
+            }
+            apply(&young, batch, index);
+            drain(&young, &oldest);
+            assert!(young.state.read().active.accounts() <= 3);
+        }
     }
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
