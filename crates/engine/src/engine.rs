@@ -977,10 +977,9 @@ impl Engine {
         let rows = survivors.rows();
         let count = survivors.count();
         let last_record = generations[count - 1].last_record;
-        if let Some(last) = last_record {
-            let highest = last.maxima.version;
-            self.stored_versions.fetch_max(highest, Ordering::AcqRel);
-        }
+        // Of what a region of a cluster has committed nobody says up to which version it goes.
+        let highest = last_record.map_or(u64::MAX, |last| last.maxima.version);
+        self.stored_versions.fetch_max(highest, Ordering::AcqRel);
         let started = Instant::now();
         self.write_rows(&rows, survivors.bytes())?;
         self.young.note_drain(survivors.bytes(), started.elapsed());

@@ -211,8 +211,8 @@ mod tests {
             12 => any::<(u8, u8)>().prop_map(|(key, value)| Step::Put(key, value)),
             4 => Just(Step::TakeLast),
             1 => Just(Step::Begin),
-        1 => Just(Step::Drain),
-        1 => (0..100_usize).prop_map(Step::Clear),
+            1 => Just(Step::Drain),
+            1 => (0..100_usize).prop_map(Step::Clear),
         ]
     }
 

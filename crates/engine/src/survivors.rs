@@ -1,7 +1,7 @@
 //! Which young rows RocksDB is given.
 //!
 //! A drain takes the oldest generations, and leaves RocksDB in the state after the last commit of them. Of a row that was
-//! changed in several only the last change is written. A row that came to be and was deleted while it was young is not written at
+//! changed in several only the last change is written. A row that came to be and was deleted in these is not written at
 //! all, nor that it was deleted: RocksDB never had it. And what is dead in that state is left out: a list that was filled and
 //! deleted, or elements that were pushed and popped again, are never written if all of that was young.
 //!

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use cairn_resp::glob;
 use cairn_store::SyncMode;
-use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
+use parking_lot::{Mutex, RwLock};
 use tokio_rustls::rustls::ServerConfig;
 
 pub use encodings::{ENCODINGS, Small};
@@ -196,6 +196,8 @@ impl Settings {
 /// All values while the server runs.
 pub struct Config {
     values: RwLock<Values>,
+    /// Held while somebody sets others, which may take a while.
+    setting: Mutex<()>,
     file: Option<PathBuf>,
     /// Held while the file is rewritten.
     rewriting: Mutex<()>,
@@ -219,6 +221,7 @@ impl Config {
         }
         Config {
             values: RwLock::new(settings.values.clone()),
+            setting: Mutex::new(()),
             file: settings.file.clone(),
             rewriting: Mutex::new(()),
         }
@@ -288,13 +291,14 @@ impl Config {
         live: &Live,
         relisten: impl FnOnce(Address) -> Result<(), String>,
     ) -> Result<(), SetError> {
-        // Others may read meanwhile: the loop that listens elsewhere is one of them.
-        let values = self.values.upgradable_read();
-        let mut changed = values.clone();
+        let _one_at_a_time = self.setting.lock();
+        // Others may read meanwhile, and note whom the server follows: the loop that listens elsewhere waits for both.
+        let before = self.values.read().clone();
+        let mut changed = before.clone();
         let mut named = Vec::new();
         for &(name, text) in pairs {
             let at = find(name).ok_or_else(|| SetError::Unknown(name.to_vec()))?;
-            check_change(name, at, &named, values.is_as_asked(at, text))?;
+            check_change(name, at, &named, before.is_as_asked(at, text))?;
             named.push((at, name));
         }
         for ((at, name), (_, text)) in named.iter().zip(pairs) {
@@ -315,7 +319,7 @@ impl Config {
             })?;
             live.tls.store(tls);
         }
-        let (before, after) = (values.address(), changed.address());
+        let (before, after) = (before.address(), changed.address());
         if after != before {
             let name: &[u8] = match () {
                 () if after.bind != before.bind => b"bind",
@@ -332,20 +336,22 @@ impl Config {
                 SetError::Refused(name.to_vec(), refusal.into())
             })?;
         }
-        for (at, _) in named {
-            if let Some(apply) = PARAMETERS[at].apply {
-                apply(live, changed.at(at));
+        for (at, _) in &named {
+            if let Some(apply) = PARAMETERS[*at].apply {
+                apply(live, changed.at(*at));
             }
         }
-        *RwLockUpgradableReadGuard::upgrade(values) = changed;
+        let mut values = self.values.write();
+        for (at, _) in named {
+            values.take_over(at, &changed);
+        }
         Ok(())
     }
 
     /// Reads the files of TLS again; if there is anything wrong with them, all stays as it was.
     pub fn reload_tls(&self, live: &Live) -> Result<(), String> {
-        // Nobody sets others meanwhile.
-        let values = self.values.upgradable_read();
-        live.tls.store(tls_of(&values)?);
+        let _one_at_a_time = self.setting.lock();
+        live.tls.store(tls_of(&self.values.read())?);
         Ok(())
     }
 
@@ -428,14 +434,16 @@ mod tests {
         let live = Live::new(Arc::default(), Arc::default());
         let config = config(&live);
         let to = |address: Address| {
-            // Whoever listens may look at the settings before it does so elsewhere.
+            // Whoever listens may look at the settings before it does so elsewhere, and may wait for those who note others.
             assert_eq!(config.text("timeout"), "0");
+            config.note_master("elsewhere 6379");
             match address.port {
                 7000 => Ok(()),
                 port => Err(format!("{port} is taken")),
             }
         };
         config.set(&[(b"port", b"7000")], &live, to).unwrap();
+        assert_eq!(config.text("replicaof"), "elsewhere 6379");
         let refused = config.set(&[(b"timeout", b"7"), (b"port", b"7001")], &live, to);
         let reason = "Unable to listen on this port. Check server logs.".into();
         assert_eq!(refused, Err(SetError::Refused(b"port".to_vec(), reason)));

@@ -10,9 +10,9 @@
 //!   all of it. SADD puts a new member at a random place of that shuffle, which may lie in the pool or not.
 //!
 //! Members may have left by another way, so whoever takes one makes sure that it is still there.
-//! Everything here happens under the key's exclusive latch. If a change is taken back, by an undo or a commit
-//! that fails, what was taken from here is missing from it, and all is forgotten. What remains after an undo, and
-//! when queues have to go, is before what nothing lies: see [`bounds`].
+//! Everything here happens under the key's exclusive latch. If a change is taken back, what was taken from here is
+//! missing from it: after an undo the queues are forgotten that it was taken from, after a commit that fails all is. What remains
+//! after an undo, and when queues have to go, is before what nothing lies: see [`bounds`].
 //!
 //! All queues share a budget. A queue that is filled gets what is left of it, and no less than what everyone
 //! would get if all had the same; if there is not so much, the largest of the others go. So queues that are
@@ -29,12 +29,12 @@ use std::sync::Arc;
 
 use cairn_engine::Direction;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::key::Key;
 
 use bounds::Bounds;
-use known::{Known, Mark};
+use known::{Known, Mark, hash_of};
 pub(crate) use pool::{Pool, Shuffle};
 pub(crate) use run::LookAhead;
 use run::Run;
@@ -58,6 +58,20 @@ struct Table {
     /// What all of them take.
     memory: usize,
     bounds: Bounds,
+}
+
+/// A key from whose queue something was taken, or one of very few that are taken for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Taken(u64);
+
+impl Taken {
+    fn from(key: &[u8]) -> Taken {
+        Taken(hash_of(key))
+    }
+
+    pub(crate) fn from_queue_of(key: &Key) -> Taken {
+        Taken::from(key.metadata())
+    }
 }
 
 /// Where the nearest element of a sorted set lies, at the earliest.
@@ -118,9 +132,13 @@ impl Queue {
 }
 
 impl Table {
-    fn forget_queues(&mut self) {
-        self.keys.clear();
-        self.memory = 0;
+    fn forget_queues_if(&mut self, is_forgotten: impl Fn(&[u8]) -> bool) {
+        let memory = &mut self.memory;
+        self.keys.retain(|key, queue| {
+            let stays = !is_forgotten(key);
+            *memory -= if stays { 0 } else { queue.memory };
+            stays
+        });
     }
 
     fn remove(&mut self, key: &[u8]) {
@@ -169,7 +187,7 @@ impl Queues {
     }
 
     fn within(budget: usize, for_bounds: usize) -> Self {
-        let known = Known::new();
+        let known = Known::of_about(for_bounds / bounds::OVERHEAD);
         Queues {
             budget,
             table: Mutex::new(Table {
@@ -301,16 +319,26 @@ impl Queues {
         left.max(self.budget / (others + 1))
     }
 
-    /// Forgets all queues: what was just taken from one is there after all.
-    pub(crate) fn forget_taken(&self) {
-        self.table.lock().forget_queues();
+    /// Forgets queues: what was just taken from them is there after all.
+    pub(crate) fn forget_taken(&self, from: impl Iterator<Item = Taken>) {
+        let taken: FxHashSet<Taken> = from.collect();
+        if !taken.is_empty() {
+            self.table
+                .lock()
+                .forget_queues_if(|key| taken.contains(&Taken::from(key)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forget_queues(&self) {
+        self.table.lock().forget_queues_if(|_| true);
     }
 
     /// Forgets everything. It is not asked before whether there is anything: somebody may be just about to add it.
     pub(crate) fn clear(&self) {
         let table = &mut *self.table.lock();
         table.bounds.clear();
-        table.forget_queues();
+        table.forget_queues_if(|_| true);
     }
 
     /// Takes out the element nearest to an end of a sorted set.
@@ -516,13 +544,13 @@ mod tests {
         queues.pass(&key, 1, || true, Forward, b"g");
         assert_eq!((pop(), nearest(Forward)), (None, behind(b"g")));
         // What was taken may be there after all.
-        queues.forget_taken();
+        queues.forget_queues();
         assert_eq!(nearest(Forward), at(b"d"));
         queues.add_scored(&key, 1, b"c");
         assert_eq!(nearest(Forward), at(b"c"));
         walk(&[b"a", b"b"]);
         pop();
-        queues.forget_taken();
+        queues.forget_queues();
         assert_eq!(nearest(Forward), at(b"a"));
         queues.clear();
         assert_eq!(nearest(Forward), None);
@@ -558,7 +586,7 @@ mod tests {
             }
             assert_counted();
         }
-        queues.forget_taken();
+        queues.forget_queues();
         assert_counted();
         queues.clear();
         assert_counted();
@@ -611,6 +639,21 @@ mod tests {
             queues.add_scored(&key, 1, &number.to_be_bytes());
             assert!(memory(&queues) <= 64 * 1024);
         }
+    }
+
+    #[test]
+    fn what_was_taken_from_others_stays_known() {
+        let queues = within(64 * 1024);
+        let keys = [b"a", b"b", b"c", b"d"].map(|name| Key::new(1, name));
+        keys.iter().for_each(|key| fill(&queues, key, 10));
+        queues.forget_taken(
+            [&keys[0], &keys[2], &keys[0]]
+                .map(Taken::from_queue_of)
+                .into_iter(),
+        );
+        let known = keys.iter().map(|key| is_known(&queues, key));
+        assert_eq!(known.collect::<Vec<_>>(), [false, true, false, true]);
+        assert!(memory(&queues) > 0);
     }
 
     #[test]

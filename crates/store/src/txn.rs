@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::excerpts::Excerpts;
 use crate::fresh::StagingRow;
 use crate::key::Key;
+use crate::queues::Taken;
 use crate::ranks::Counted;
 use crate::region::{Lead, Region, Reign};
 use crate::remains::{Remains, RemainsMark};
@@ -780,10 +781,8 @@ pub struct WriteTxn {
     effects: Vec<Effect>,
     /// Room for a metadata row, from one to the next.
     encoded: Vec<u8>,
-    /// Something was taken from the queues, and is gone from them unless the commit succeeds.
-    has_taken: bool,
-    /// The current command, or unit, did.
-    takes: bool,
+    /// Of which queues something was taken that is gone from them unless the commit succeeds.
+    taken: Vec<Taken>,
     /// What was counted, to be taken back unless the commit succeeds.
     counted: Vec<Counted>,
     /// How much there was of all this before the current command.
@@ -801,6 +800,7 @@ struct Mark {
     moved: Option<Vec<u64>>,
     staged: usize,
     counted: usize,
+    taken: usize,
     effects: usize,
     remains: RemainsMark,
 }
@@ -821,7 +821,7 @@ impl DerefMut for WriteTxn {
 
 impl Drop for WriteTxn {
     fn drop(&mut self) {
-        if self.has_taken || self.takes || !self.read.batch.is_empty() {
+        if !self.taken.is_empty() || !self.read.batch.is_empty() {
             self.read.store.queues().clear();
         }
         self.take_back_counted(0);
@@ -852,8 +852,7 @@ impl WriteTxn {
             remains: Remains::default(),
             effects: Vec::new(),
             encoded: Vec::new(),
-            has_taken: false,
-            takes: false,
+            taken: Vec::new(),
             counted: Vec::new(),
             command: Mark::default(),
             unit: Mark::default(),
@@ -874,7 +873,6 @@ impl WriteTxn {
     pub fn mark(&mut self, database: u32) {
         self.read.batch.savepoint();
         self.is_unit = false;
-        self.has_taken |= std::mem::take(&mut self.takes);
         self.start(database);
         if self.read.work_left.get().is_some() {
             self.read.work_left.set(Patience::Short.work());
@@ -902,6 +900,7 @@ impl WriteTxn {
         command.moved.clone_from(&self.read.moved);
         command.staged = self.staged.len();
         command.counted = self.counted.len();
+        command.taken = self.taken.len();
         command.effects = self.effects.len();
         command.remains = self.remains.mark();
         self.read.database = database;
@@ -940,11 +939,6 @@ impl WriteTxn {
         let mark = std::mem::take(&mut self.command);
         self.undo_to(&mark);
         self.command = mark;
-        if self.takes {
-            self.read.store.queues().forget_taken();
-            // Those before it in the unit may have taken something too.
-            self.takes = self.is_unit;
-        }
     }
 
     /// Takes back what the commands of the current unit changed.
@@ -952,15 +946,14 @@ impl WriteTxn {
         self.read.batch.rollback_unit();
         let mark = std::mem::take(&mut self.unit);
         self.undo_to(&mark);
-        if std::mem::take(&mut self.takes) {
-            self.read.store.queues().forget_taken();
-        }
     }
 
     fn undo_to(&mut self, mark: &Mark) {
         self.read.moved.clone_from(&mark.moved);
         self.staged.truncate(mark.staged);
         self.take_back_counted(mark.counted);
+        let taken = self.taken.drain(mark.taken.min(self.taken.len())..);
+        self.read.store.queues().forget_taken(taken);
         self.effects.truncate(mark.effects);
         self.remains.undo(mark.remains);
     }
@@ -1161,9 +1154,14 @@ impl WriteTxn {
         Some(before.unwrap_or_else(|| self.read.region.databases().all()))
     }
 
-    /// Something was taken from what is popped next, by the current command or unit: see [`crate::queues`].
-    pub(crate) fn note_taken(&mut self) {
-        self.takes = true;
+    /// Something was taken from what is popped next of a key: see [`crate::queues`].
+    pub(crate) fn note_taken(&mut self, key: &Key) {
+        let taken = Taken::from_queue_of(key);
+        // What an earlier command took is not taken back with this one.
+        let is_noted = self.taken.len() > self.command.taken && self.taken.last() == Some(&taken);
+        if !is_noted {
+            self.taken.push(taken);
+        }
     }
 
     /// Whether the current command, or unit, has changed a row: that may be undone.
@@ -1197,7 +1195,7 @@ impl WriteTxn {
 
     /// Commits the changes. With what follows from them taken out, the transaction is as new.
     pub(crate) fn propose(&mut self) -> Commit {
-        (self.has_taken, self.takes) = (false, false);
+        self.taken.clear();
         self.counted.clear();
         let ReadTxn {
             batch,

@@ -51,7 +51,7 @@ const SUBCOMMANDS: &[Command] = &[
             "O(N) for N parameters",
             "Writes what is set now into the configuration file.",
         ),
-    command("set", -4, Handler::Session(set))
+    command("set", -4, Handler::Admin(set))
         .flags(ADMINS)
         .usage("<parameter> <value> [<parameter> <value> ...]")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
@@ -75,7 +75,8 @@ fn get(session: &mut Session, args: &Args) -> Result<Reply> {
     Ok(Reply::Map(pairs.collect()))
 }
 
-fn set(session: &mut Session, args: &Args) -> Result<Reply> {
+/// To listen elsewhere takes a while.
+fn set(server: &Server, args: &Args) -> Result<Reply> {
     let words = args.rest(2);
     if !words.len().is_multiple_of(2) {
         return Err(Error::SYNTAX);
@@ -84,7 +85,6 @@ fn set(session: &mut Session, args: &Args) -> Result<Reply> {
         .chunks_exact(2)
         .map(|pair| (pair[0], pair[1]))
         .collect();
-    let server = &session.server;
     let relisten = |address| server.moves.ask(address);
     match server.config.set(&pairs, &server.live, relisten) {
         Ok(()) => {

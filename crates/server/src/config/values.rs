@@ -38,6 +38,11 @@ impl Values {
         Ok(())
     }
 
+    /// Has the value of the parameter that those have.
+    pub fn take_over(&mut self, at: usize, from: &Values) {
+        self.0[at].clone_from(&from.0[at]);
+    }
+
     /// Whether the parameter is a flag of the program, and has this value already: to ask for that is no change.
     pub fn is_as_asked(&self, at: usize, text: &[u8]) -> bool {
         let read = PARAMETERS[at].kind.read(text, &self.0[at]);

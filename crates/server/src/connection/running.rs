@@ -412,7 +412,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         worker.adopt(&region, held, is_followed);
     }
 
-    /// Ends the turn now, and waits for its commit.
+    /// Ends the turn once those have had their part who waited for the same latches, and waits for its commit.
     pub(super) async fn leave_turn(&mut self) {
         let number = self.worker.number();
         if self.worker.is_followed() {

@@ -6,6 +6,7 @@
 //! has to walk in the midst, to what it took out first. What was gone by then is gone for good, unless the commit fails, and then
 //! all is forgotten.
 
+use std::collections::hash_map::IntoIter;
 use std::sync::Arc;
 
 use cairn_engine::Direction;
@@ -14,15 +15,19 @@ use rustc_hash::FxHashMap;
 use super::{Known, Mark, comes_first};
 
 /// What a key takes beside its bytes.
-const OVERHEAD: usize = 128;
+pub(super) const OVERHEAD: usize = 128;
 /// A bound that is longer is not kept, nor one of a key that is.
 const LONGEST: usize = 1024;
+/// How many of those that are forgotten are freed with each that comes: all together would hold up everyone who asks.
+const FREED_AT_ONCE: usize = 16;
 
 pub(super) struct Bounds {
     /// Those that were looked at since the others were.
     recent: Keys,
     /// Forgotten when the recent ones take half of the room.
     older: Keys,
+    /// Those that are forgotten.
+    forgotten: IntoIter<Box<[u8]>, Ends>,
     /// What the recent ones take, about.
     memory: usize,
     room: usize,
@@ -61,15 +66,17 @@ impl Bounds {
         Bounds {
             recent: Keys::default(),
             older: Keys::default(),
+            forgotten: Keys::default().into_iter(),
             memory: 0,
             room,
             known,
         }
     }
 
+    /// How many keys there are, forgotten ones included until they are freed.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.recent.len() + self.older.len()
+        self.recent.len() + self.older.len() + self.forgotten.len()
     }
 
     pub(super) fn clear(&mut self) {
@@ -79,13 +86,15 @@ impl Bounds {
     /// Forgets the older ones if there is no room for so much more among the recent ones.
     fn make_room(&mut self, more: usize) {
         if self.memory + more > self.room / 2 {
-            self.older = std::mem::take(&mut self.recent);
+            let recent = std::mem::take(&mut self.recent);
+            self.forgotten = std::mem::replace(&mut self.older, recent).into_iter();
             self.memory = 0;
         }
     }
 
     /// Puts a key among the recent ones, in place of what was known of it there.
     fn insert(&mut self, key: Box<[u8]>, ends: Ends) {
+        self.forgotten.by_ref().take(FREED_AT_ONCE).for_each(drop);
         if let Some(replaced) = self.recent.remove(&key) {
             self.memory -= size(&key, &replaced);
         }
@@ -171,7 +180,7 @@ mod tests {
     use Direction::{Backward, Forward};
 
     fn within(room: usize) -> Bounds {
-        Bounds::new(room, Known::new())
+        Bounds::new(room, Known::of_about(0))
     }
 
     fn taken(keys: &Keys) -> usize {
@@ -214,7 +223,8 @@ mod tests {
         for number in 0..10_000_u32 {
             bounds.raise(&number.to_be_bytes(), 1, Forward, b"idle");
             bounds.add(b"busy", 1, b"z");
-            assert!(bounds.len() <= 100);
+            assert!(bounds.recent.len() + bounds.older.len() <= 100);
+            assert!(bounds.forgotten.len() < 50);
         }
         assert_eq!(bounds.memory, taken(&bounds.recent));
         assert!(bounds.len() >= 50);

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustc_hash::FxHasher;
 
-/// How many bits of a key's hash name its place: so many places that few keys of which nothing is known share one with another,
-/// and so few that they stay in a processor's cache.
-const PLACE_BITS: u32 = 14;
+/// There are so many places at least, and not many more than entries that find room: few keys of which nothing is known share
+/// one with another then, and as many places as can be stay in a processor's cache.
+const FEWEST_PLACES: usize = 1 << 14;
 
 pub(super) struct Known {
     /// How many entries there are.
@@ -23,30 +23,37 @@ pub(super) struct Known {
     at: Box<[AtomicU32]>,
 }
 
+/// Tells a key from nearly all others.
+pub(super) fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(key);
+    hasher.finish()
+}
+
 impl Known {
-    pub(super) fn new() -> Arc<Self> {
+    /// For about so many entries at the most.
+    pub(super) fn of_about(entries: usize) -> Arc<Self> {
+        let places = entries.next_power_of_two().max(FEWEST_PLACES);
         Arc::new(Known {
             all: AtomicUsize::new(0),
-            at: (0..1 << PLACE_BITS).map(|_| AtomicU32::new(0)).collect(),
+            at: (0..places).map(|_| AtomicU32::new(0)).collect(),
         })
     }
 
-    fn place_of(key: &[u8]) -> usize {
-        let mut hasher = FxHasher::default();
-        hasher.write(key);
-        (hasher.finish() >> (u64::BITS - PLACE_BITS)) as usize
+    fn place_of(&self, key: &[u8]) -> usize {
+        (hash_of(key) >> (u64::BITS - self.at.len().ilog2())) as usize
     }
 
     /// False if nothing is known of the key.
     #[inline]
     pub(super) fn has(&self, key: &[u8]) -> bool {
         self.all.load(Ordering::Relaxed) > 0
-            && self.at[Known::place_of(key)].load(Ordering::Relaxed) > 0
+            && self.at[self.place_of(key)].load(Ordering::Relaxed) > 0
     }
 
     /// To be kept in the entry of the key, and made before that is in the table.
     pub(super) fn mark(self: &Arc<Self>, key: &[u8]) -> Mark {
-        let place = Known::place_of(key);
+        let place = self.place_of(key);
         self.at[place].fetch_add(1, Ordering::Relaxed);
         self.all.fetch_add(1, Ordering::Relaxed);
         Mark {
@@ -91,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_key_counts_as_long_as_there_is_a_mark_of_it() {
-        let known = Known::new();
+        let known = Known::of_about(0);
         let state = || (known.has(b"key"), known.count());
         assert_eq!(state(), (false, 0));
         let marks = [known.mark(b"key"), known.mark(b"key")];
@@ -106,14 +113,14 @@ mod tests {
     #[test]
     fn keys_that_share_a_counter_are_counted_together() {
         // Of more keys than there are places some share one.
+        let known = Known::of_about(0);
         let mut found = HashMap::new();
-        let mut keys = (0..=1_u32 << PLACE_BITS).map(u32::to_be_bytes);
+        let mut keys = (0..=FEWEST_PLACES).map(usize::to_be_bytes);
         let shared = keys.find_map(|key| {
-            let before = found.insert(Known::place_of(&key), key)?;
+            let before = found.insert(known.place_of(&key), key)?;
             Some([before, key])
         });
         let [one, other] = shared.unwrap();
-        let known = Known::new();
         let state = || (known.has(&one), known.has(&other), known.count());
         let of_one = known.mark(&one);
         // Nothing is known of the other, which is found out in the table.

@@ -122,14 +122,14 @@ impl Run {
     /// All elements up to this one have left.
     pub(super) fn pass(&mut self, last: &[u8]) {
         let direction = self.direction;
-        let is_left = |element: &[u8]| comes_first(direction, last, element);
-        self.keep_added(is_left);
-        while self.found.last().is_some_and(|next| !is_left(next)) {
+        let stays = |element: &[u8]| comes_first(direction, last, element);
+        self.keep_added(stays);
+        while self.found.last().is_some_and(|next| !stays(next)) {
             self.found.take_last(|_| ());
         }
         let reaches_further = match &self.reach {
             Reach::Nowhere => false,
-            Reach::UpTo(bound) => is_left(bound),
+            Reach::UpTo(bound) => stays(bound),
             Reach::Everywhere => true,
         };
         if !reaches_further {
@@ -193,7 +193,11 @@ impl Run {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.found.memory() + self.added_bytes
+        let bound = match &self.reach {
+            Reach::UpTo(bound) => bound.len(),
+            Reach::Nowhere | Reach::Everywhere => 0,
+        };
+        self.found.memory() + self.added_bytes + bound
     }
 }
 

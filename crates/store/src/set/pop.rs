@@ -7,8 +7,9 @@
 //! the same choice again.
 //!
 //! What was popped leaves tombstones all over the set, and each walk passes over them as long as they are there. When there were
-//! more of them than members, the members that stay are written as a new version, too, and no later walk passes over what was
-//! popped before. No more members are written than were taken out since the last time, about.
+//! more of them than members, and not just a few, the members that stay are written as a new version, too, and no later walk passes
+//! over what was popped before. No more members are written than were taken out since the last time, about. Where members are found
+//! by their ranks nobody looks: there it is left to compactions, which RocksDB begins where it finds many deletions.
 
 use cairn_engine::{EngineError, Family, deletions_passed};
 
@@ -96,7 +97,7 @@ impl Set {
                 continue;
             };
             // It is missing there from now on, unless the commit fails.
-            txn.note_taken();
+            txn.note_taken(self.0.key());
             // It may have left by another way.
             if self.delete_row(txn, &member)? {
                 return Ok(member);

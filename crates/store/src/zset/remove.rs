@@ -115,7 +115,7 @@ impl Zset {
                 continue;
             };
             // It is missing there from now on, unless the commit fails.
-            txn.note_taken();
+            txn.note_taken(key);
             let row_key = self.0.row_key(&found.member);
             let row = self.0.get_row(txn, &row_key)?;
             let score = row.map(|row| score_of(&row)).transpose()?;
@@ -265,7 +265,7 @@ impl Zset {
             };
             if self.remove_span(txn, &span, count)? {
                 // They are missing there from now on, unless the commit fails.
-                txn.note_taken();
+                txn.note_taken(&key);
                 let (queues, last) = (txn.store().queues(), key.sub_of(&last));
                 queues.pass(&key, version, || txn.may_keep(), direction, last);
             }

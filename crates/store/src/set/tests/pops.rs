@@ -78,12 +78,12 @@ fn assert_sound(bench: &Bench) {
 fn what_was_popped_is_passed_over_once_however_often_its_pool_is_lost() {
     const POPPED: u64 = 19_000;
     let mut bench = popped(20_000, POPPED);
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     // It is found out on one walk, and written on another.
     let first = passed(&mut bench, pop);
     assert!((POPPED..=2 * POPPED + 100).contains(&first), "{first}");
     for _ in 0..10 {
-        bench.store.queues().forget_taken();
+        bench.store.queues().forget_queues();
         assert!(passed(&mut bench, pop) < 100);
     }
     assert_eq!(rows_of(&bench.txn, NAME).len(), 989);
@@ -97,7 +97,7 @@ fn no_pool_is_drawn_past_many_more_than_there_are_members() {
     let mut bench = popped(40_000, 0);
     for left in (1..=40_000 / AT_ONCE).rev() {
         let left = left * AT_ONCE;
-        bench.store.queues().forget_taken();
+        bench.store.queues().forget_queues();
         let passed = passed(&mut bench, |txn| (0..AT_ONCE).for_each(|_| pop(txn)));
         // What did not matter the last time, and what was popped then.
         let most = (left + AT_ONCE).max(10_000) + AT_ONCE;
@@ -111,18 +111,18 @@ fn what_was_popped_and_is_young_counts_too() {
     let mut bench = popped(20_000, 0);
     pop_more(&mut bench, 19_000);
     let before = version(&bench.txn);
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     pop_more(&mut bench, 1);
     let after = version(&bench.txn);
     assert_ne!(after, before);
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     pop_more(&mut bench, 1);
     assert_eq!(version(&bench.txn), after);
     // The same before it is committed.
     let mut bench = popped(20_000, 0);
     let before = version(&bench.txn);
     (0..19_000).for_each(|_| pop(&mut bench.txn));
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     pop(&mut bench.txn);
     assert_ne!(version(&bench.txn), before);
     bench.commit();
@@ -136,7 +136,7 @@ fn a_set_of_which_little_was_popped_stays_where_it_is() {
         let mut bench = popped(members, count);
         let before = version(&bench.txn);
         for _ in 0..3 {
-            bench.store.queues().forget_taken();
+            bench.store.queues().forget_queues();
             pop_more(&mut bench, 1);
             passed(&mut bench, pop_together);
         }
@@ -160,7 +160,7 @@ fn what_was_popped_is_passed_over_once_by_pops_of_many() {
 fn a_set_that_is_written_anew_is_as_before_when_that_is_taken_back() {
     let mut bench = popped(20_000, 19_000);
     let (members, before) = (rows_of(&bench.txn, NAME), version(&bench.txn));
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     let txn = &mut bench.txn;
     txn.mark_unit(0);
     txn.sample_time();
@@ -206,7 +206,7 @@ fn a_set_that_is_written_anew_expires_when_it_would_have() {
     };
     bench.txn.put_metadata(&key, &metadata, 0);
     bench.commit();
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     pop_more(&mut bench, 1);
     assert_ne!(version(&bench.txn), before);
     let found = bench.txn.find(&key).unwrap().unwrap();
@@ -221,7 +221,7 @@ fn a_set_is_written_anew_on_a_thread_of_its_own() {
     for act in [pop, pop_together] {
         let mut bench = popped(20_000, 19_000);
         let before = version(&bench.txn);
-        bench.store.queues().forget_taken();
+        bench.store.queues().forget_queues();
         let mut txn = impatient(&bench);
         let set = Set::open(&txn, NAME).unwrap();
         let popped = set.pop_one(&mut txn);
@@ -235,7 +235,7 @@ fn a_set_is_written_anew_on_a_thread_of_its_own() {
         passed(&mut bench, act);
         assert_ne!(version(&txn), before);
         for _ in 0..3 {
-            bench.store.queues().forget_taken();
+            bench.store.queues().forget_queues();
             for act in [pop, pop_together] {
                 txn.begin(0);
                 act(&mut txn);
@@ -251,12 +251,12 @@ fn a_set_is_not_written_anew_where_there_is_no_room() {
     let before = version(&bench.txn);
     bench.store.note_disk_full(true);
     for act in [pop, pop_together] {
-        bench.store.queues().forget_taken();
+        bench.store.queues().forget_queues();
         passed(&mut bench, act);
         assert_eq!(version(&bench.txn), before);
     }
     bench.store.note_disk_full(false);
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     passed(&mut bench, pop);
     assert_ne!(version(&bench.txn), before);
     assert_sound(&bench);
@@ -274,7 +274,7 @@ fn a_set_that_is_written_anew_is_counted_anew_when_that_is_asked_for() {
     assert!(count(&bench));
     pop_more(&mut bench, 17_000);
     assert!(bench.open(NAME).collection().is_counted());
-    bench.store.queues().forget_taken();
+    bench.store.queues().forget_queues();
     pop_more(&mut bench, 1);
     assert!(!bench.open(NAME).collection().is_counted());
     assert!(count(&bench));
@@ -381,7 +381,7 @@ fn what_is_popped_was_there_and_is_gone_whatever_was_taken_back() {
                 }
             }
             if random.u8(..4) == 0 {
-                store.queues().forget_taken();
+                store.queues().forget_queues();
             }
         }
         if random.u8(..10) == 0 {

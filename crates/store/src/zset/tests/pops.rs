@@ -250,7 +250,7 @@ fn the_nearest_is_popped_whatever_was_taken_back() {
                     }
                 }
                 if random.u8(..10) == 0 {
-                    store.queues().forget_taken();
+                    store.queues().forget_queues();
                 }
             }
             if random.u8(..10) == 0 {
@@ -308,13 +308,13 @@ fn what_was_popped_is_passed_over_once_and_not_again_when_its_queue_is_lost() {
         let store = popped(directory.path(), direction, POPPED as u32);
         assert!(passed(&store, pop_one) < 10);
         // From where the last walk began, which is not long ago.
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         assert!(passed(&store, pop_one) < POPPED / 2);
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         assert!(passed(&store, pop_one) < 10);
         store.queues().clear();
         assert!(passed(&store, pop_one) > POPPED);
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         assert!(passed(&store, pop_one) < 10);
     }
 }
@@ -330,17 +330,17 @@ fn what_was_popped_together_is_not_passed_over() {
             assert!(passed(&store, |txn| pop(txn, direction, 1)) < 10);
         }
         // A walk in the midst of a command that pops some.
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         for _ in 0..10 {
             assert!(passed(&store, |txn| pop(txn, direction, 100)) < 1100);
         }
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         assert!(passed(&store, |txn| pop(txn, direction, 100)) < 600);
         // All that was popped together since the last walk began.
         for _ in 0..2 {
             passed(&store, |txn| pop(txn, direction, 1000));
         }
-        store.queues().forget_taken();
+        store.queues().forget_queues();
         assert!(passed(&store, |txn| pop(txn, direction, 1)) < 1100);
     }
 }
