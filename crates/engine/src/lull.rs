@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use crate::clock::{Moment, processor_time, thread_time};
 
-/// For how long there has to be next to nothing to do.
-const LOOKED_AT: Duration = Duration::from_millis(200);
+/// For how long there has to be next to nothing to do. The sooner that is noticed, the more of what is left from one burst is done
+/// when the next one comes.
+const LOOKED_AT: Duration = Duration::from_millis(50);
 /// What was seen over a longer time tells nothing about the end of it.
-const TOO_LONG: Duration = Duration::from_millis(400);
+const TOO_LONG: Duration = Duration::from_millis(150);
 /// Next to nothing is less than such a part of that time, on any processor.
 const NEXT_TO_NOTHING: u32 = 20;
 /// The background commits something now and then.

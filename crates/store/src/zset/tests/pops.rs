@@ -375,3 +375,33 @@ fn what_was_popped_is_not_remembered_of_a_version_that_is_gone() {
     let [lowest, _] = store.queues().ends(&txn.key(NAME), before);
     assert!(!matches!(lowest, Some(Nearest::Behind(_))));
 }
+
+#[test]
+fn what_a_unit_has_taken_stays_so_when_another_of_its_commands_is_taken_back() {
+    for direction in [Forward, Backward] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = popped(directory.path(), direction, 1);
+        let mut txn = write(&store);
+        let key = txn.key(NAME);
+        let version = Zset::open(&txn, NAME).unwrap().0.version();
+        let ends = || store.queues().ends(&key, version);
+        txn.mark_unit(0);
+        txn.mark_in_unit(0);
+        let first = pop(&mut txn, direction, 1);
+        let known = ends();
+        // One that took nothing.
+        txn.mark_in_unit(0);
+        txn.undo();
+        assert_eq!(ends(), known);
+        txn.mark_in_unit(0);
+        let second = pop(&mut txn, direction, 1);
+        assert_ne!(second, first);
+        txn.undo();
+        assert_ne!(ends(), known);
+        txn.mark_in_unit(0);
+        assert_eq!(pop(&mut txn, direction, 1), second);
+        txn.undo_unit();
+        txn.begin(0);
+        assert_eq!(pop(&mut txn, direction, 2), [first, second].concat());
+    }
+}
