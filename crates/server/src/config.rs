@@ -319,14 +319,14 @@ impl Config {
             })?;
             live.tls.store(tls);
         }
-        let (before, after) = (before.address(), changed.address());
-        if after != before {
+        let (from, to) = (before.address(), changed.address());
+        if to != from {
             let name: &[u8] = match () {
-                () if after.bind != before.bind => b"bind",
-                () if after.port != before.port => b"port",
+                () if to.bind != from.bind => b"bind",
+                () if to.port != from.port => b"port",
                 () => b"tls-port",
             };
-            relisten(after).map_err(|reason| {
+            relisten(to).map_err(|reason| {
                 tracing::warn!("{reason}");
                 live.tls.store(tls_before);
                 let refusal = match name {

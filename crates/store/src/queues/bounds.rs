@@ -92,9 +92,17 @@ impl Bounds {
         }
     }
 
+    fn free_some(&mut self) {
+        self.forgotten.by_ref().take(FREED_AT_ONCE).for_each(drop);
+        if self.forgotten.len() == 0 {
+            // Their table goes, too.
+            self.forgotten = Keys::default().into_iter();
+        }
+    }
+
     /// Puts a key among the recent ones, in place of what was known of it there.
     fn insert(&mut self, key: Box<[u8]>, ends: Ends) {
-        self.forgotten.by_ref().take(FREED_AT_ONCE).for_each(drop);
+        self.free_some();
         if let Some(replaced) = self.recent.remove(&key) {
             self.memory -= size(&key, &replaced);
         }
