@@ -5,6 +5,7 @@ find the data they need: it is filled in before the clock starts, enough for eve
 an empty set measures nothing.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ CLIENTS = 50
 KEYS = 100_000
 VALUE_BYTES = 100
 DEPTHS = (1, 16, 64)
+# One request at a time all servers are nearly alike, since redis-benchmark is as busy as they are: to tell them apart takes more samples.
+SAMPLES_IN_A_ROUND = {1: 3}
 SIZES = (100, 1024, 16 * 1024)
 SIZE_DEPTHS = (1, 16)
 # All that write.
@@ -218,10 +221,18 @@ def always_plan() -> list[Measurement]:
     ]
 
 
+def shuffled(measurements: list[Measurement], number: int) -> list[Measurement]:
+    """In an order of this round's own. What a server puts off, as redis-server the rewriting of its file, comes at the same
+    place of a sequence each time: it would always fall on the same commands."""
+    samples = [m for m in measurements for _ in range(SAMPLES_IN_A_ROUND.get(m.depth, 1))]
+    random.Random(number).shuffle(samples)
+    return samples
+
+
 def whole_plan(number: int) -> list[Measurement]:
     """Of a round by its number; the first is 1."""
     sustained = sustained_plan() if number <= SUSTAINED_ROUNDS else []
-    return everysec_plan() + sustained + size_plan() + always_plan()
+    return shuffled(everysec_plan(), number) + sustained + size_plan() + shuffled(always_plan(), number)
 
 
 # At P=1 every command has the one bar; at P=64 its bar is its own ratio at P=16, less a tenth.

@@ -1,7 +1,7 @@
 """From the samples of all rounds to bench/RESULTS.md.
 
-A rate or latency is the median of its rounds. A ratio is the median of the rounds' ratios, not the ratio of
-the medians: within a round the servers are measured right after one another, so that what else the machine
+A rate or latency is the median of its samples. A ratio is the median of the samples' ratios, not the ratio of
+the medians: for each the servers are measured right after one another, so that what else the machine
 does at the time strikes both.
 """
 
@@ -18,23 +18,26 @@ NOTHING = "–"
 
 
 class Results:
-    """The samples and failures of each server and measurement, in the order of the rounds."""
+    """The samples and failures of each server and measurement, in the order in which they came."""
 
     def __init__(self):
-        self._rounds = defaultdict(list)
+        self._samples = defaultdict(list)
 
     def add(self, server: str, measurement: Measurement, result: Sample | Failure):
-        self._rounds[server, measurement].append(result)
+        self._samples[server, measurement].append(result)
+
+    def count(self, server: str, measurement: Measurement) -> int:
+        return len(self._samples[server, measurement])
 
     def failure(self, server: str, measurement: Measurement) -> str | None:
-        """Of one round or more: then no figure of this measurement is shown."""
-        failures = (r.why for r in self._rounds[server, measurement] if isinstance(r, Failure))
+        """Of one sample or more: then no figure of this measurement is shown."""
+        failures = (r.why for r in self._samples[server, measurement] if isinstance(r, Failure))
         return next(failures, None)
 
     def values(self, server: str, measurement: Measurement, metric: str) -> list[float]:
         if self.failure(server, measurement):
             return []
-        values = [getattr(sample, metric) for sample in self._rounds[server, measurement]]
+        values = [getattr(sample, metric) for sample in self._samples[server, measurement]]
         return [] if None in values else values
 
     def median(self, server: str, measurement: Measurement, metric: str) -> float | None:
@@ -52,14 +55,14 @@ class Results:
     def errors(self) -> list[str]:
         return [
             f"{measurement} at {server}: {result.why}"
-            for (server, measurement), rounds in self._rounds.items()
-            for result in rounds
+            for (server, measurement), results in self._samples.items()
+            for result in results
             if isinstance(result, Failure) and not result.is_timeout
         ]
 
     def spread(self, server: str) -> float | None:
         """How far the rates of a measurement lie apart, of their median: the median of all measurements."""
-        all_rates = [self.values(name, m, "rate") for name, m in list(self._rounds) if name == server]
+        all_rates = [self.values(name, m, "rate") for name, m in list(self._samples) if name == server]
         spreads = [(max(rates) - min(rates)) / statistics.median(rates) for rates in all_rates if rates]
         return statistics.median(spreads) if spreads else None
 
@@ -221,21 +224,26 @@ def spread_line(results: Results, servers: list[str]) -> str:
     return ", ".join(f"{name} {spread:.0%}" for name, spread in spreads if spread is not None)
 
 
+def samples_line() -> str:
+    more = "".join(f", at P={depth} {times} times" for depth, times in plan.SAMPLES_IN_A_ROUND.items())
+    return f"once{more}"
+
+
 def render(results: Results, servers: list[str], rounds: int, seconds: float, machine: dict[str, str]) -> str:
     title = f"""# Cairn beside Redis
 
 Made by `make bench`: redis-benchmark with {plan.CLIENTS} clients on loopback, values of {plan.VALUE_BYTES} B,
 {plan.KEYS:,} random keys. Cairn runs with `--sync everysec`, redis-server with an append-only file synced every second, unless
-said otherwise. Rounds: {rounds}, the servers in alternating order; as many requests as take redis-server
-{seconds} s (pops at most {plan.MOST_POPS:,}). Rates and latencies (ms) are medians; ratios are medians of the rounds'
-ratios to redis-server. While one server is measured, the other is stopped, and then has up to a second to do what has become due
-meanwhile. CPU µs is the server's processor time per command, its background work at that time included. A
+said otherwise. Rounds: {rounds}, each in an order of its own, in which each measurement is made {samples_line()},
+the servers in alternating order; as many requests as take redis-server {seconds} s (pops at most {plan.MOST_POPS:,}). Rates and
+latencies (ms) are medians; ratios are medians of the ratios to redis-server that was measured just before or after. While
+one server is measured, the other is stopped, and then has up to a second to do what has become due meanwhile. CPU µs is the server's processor time per command, its background work at that time included. A
 timeout shows the rate that was not reached. MSET and MGET take 10 keys; HGETALL reads one of {plan.SMALL_HASHES:,}
 hashes of {plan.SMALL_HASH_FIELDS} fields.
 """
     sections = [
         title,
-        machine_section({**machine, "rates of the rounds lie apart by": spread_line(results, servers)}),
+        machine_section({**machine, "rates of the samples lie apart by": spread_line(results, servers)}),
         *(depth_section(results, servers, depth) for depth in plan.DEPTHS),
         sustained_section(results, servers),
         size_section(results, servers),

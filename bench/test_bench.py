@@ -63,6 +63,13 @@ class Benchmarking(unittest.TestCase):
         self.assertIn(sustained, plan.whole_plan(plan.SUSTAINED_ROUNDS))
         self.assertNotIn(sustained, plan.whole_plan(plan.SUSTAINED_ROUNDS + 1))
 
+    def test_a_round_has_all_in_an_order_of_its_own(self):
+        one, other = (plan.shuffled(plan.everysec_plan(), number) for number in (1, 2))
+        self.assertNotEqual(one, other)
+        self.assertEqual(sorted(map(str, one)), sorted(map(str, other)))
+        self.assertEqual(set(one), set(plan.everysec_plan()))
+        self.assertEqual((one.count(SET), one.count(SPOP)), (plan.SAMPLES_IN_A_ROUND[1], 1))
+
     def test_processor_time_counts_ended_children(self):
         stat = "1 (a) b) S " + " ".join(["0"] * 10) + " 100 50 25 25 20 0"
         self.assertEqual(cpu_of_stat(stat), 2.0)

@@ -21,7 +21,7 @@ use cairn_engine::Moment;
 use cairn_resp::{
     Args as Words, Limits, Parsed, Parser, Progress, ProtocolError, Reply, ReplyStream, Writer,
 };
-use cairn_store::{End, Error, Region};
+use cairn_store::{Error, Region};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -162,18 +162,6 @@ impl Requests {
     fn next(&mut self) -> &Words {
         self.done += 1;
         &self.words[self.done - 1]
-    }
-
-    /// The end of a list that the first of them wants, if it wants any: RPOP, RPOPLPUSH and their like begin with an R.
-    fn likely_end(&self, input: &[u8]) -> End {
-        let mut requests = self.words.iter().zip(&self.parsed);
-        let name = requests
-            .next()
-            .and_then(|(words, place)| words.iter(&input[place.clone()]).next());
-        match name {
-            Some([b'R' | b'r', ..]) => End::Right,
-            _ => End::Left,
-        }
     }
 
     /// The arguments that are a key in most commands, and what is asked for in it.
@@ -334,8 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if requests.parsed.len() > 1 {
             let database = self.session.database;
             let names = requests.likely_keys(&self.input);
-            let end = requests.likely_end(&self.input);
-            self.worker.expect(database, end, names);
+            self.worker.expect(database, names);
         }
         self.look_ahead(requests)
     }

@@ -24,8 +24,8 @@ use cairn_encoding::slot::slot;
 use cairn_engine::{EngineError, Moment};
 use cairn_resp::{Progress, Protocol, Reply, ReplyStream, StreamError, Writer};
 use cairn_store::{
-    Begun, End, Error, Held, Mode, Patience, Point, ReadTxn, Reading, Region, Request, Result,
-    Still, Store, Time, WriteTxn,
+    Begun, Error, Held, Mode, Patience, Point, ReadTxn, Reading, Region, Request, Result, Still,
+    Store, Time, WriteTxn,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -318,20 +318,19 @@ impl Worker {
     pub fn expect<'n>(
         &self,
         database: u32,
-        end: End,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
         let turns = self.turns.borrow();
         let home = &turns.home.txn;
         if !self.is_replicated {
-            return home.expect_calls(home.index_of(database), end, named);
+            return home.expect_calls(home.index_of(database), named);
         }
         // In a cluster, databases have other indexes in each region; those of its regions are mostly alike.
         let Some((first, _)) = named.clone().next() else {
             return;
         };
         if let Some(region) = self.store().regions().with_slot(slot(first)) {
-            home.expect_calls(region.databases().index_of(database), end, named);
+            home.expect_calls(region.databases().index_of(database), named);
         }
     }
 

@@ -16,6 +16,9 @@ use cairn_engine::Moment;
 
 /// How long to look for the next request, in nanoseconds: a few times as long as it takes to wake a thread.
 const LOOK_FOR: u64 = 40_000;
+/// How many times the processor pauses between two looks, a fiftieth of a microsecond each or two: whoever sends something has
+/// to take from it what it looks at.
+const PAUSES: usize = 30;
 /// How often it may be in vain in a row, at most.
 const MOST_CREDIT: u32 = 256;
 /// How long it rests.
@@ -87,7 +90,8 @@ impl Vigil {
             before = last;
             let passed = Moment::now().nanoseconds_since(last);
             match credit.judge(has_found, passed) {
-                Verdict::GoOn => {}
+                Verdict::GoOn if has_found => {}
+                Verdict::GoOn => (0..PAUSES).for_each(|_| std::hint::spin_loop()),
                 verdict => return verdict,
             }
         }

@@ -1,30 +1,22 @@
 //! What commands will ask for first, brought near before they run.
 
-use cairn_encoding::chunk::index_sub;
-use cairn_encoding::metadata::{Body, CollectionKind, Metadata};
-use cairn_encoding::row::{RowBytes, SCORE_LEN};
+use cairn_encoding::metadata::{Body, Metadata};
+use cairn_encoding::row::RowBytes;
 use cairn_engine::{Expected, Family};
 
 use crate::error::Result;
 use crate::key::Key;
-use crate::list::End;
 use crate::txn::ReadTxn;
 
 /// How many rows are brought near at once by those who know which ones they will ask for.
 pub const EXPECTED: usize = 16;
-/// How many elements of a collection are expected to be popped.
-const POPPED: usize = 16;
-/// How many elements a list is expected to be asked for at an end.
-const AT_AN_END: u64 = 16;
 
 impl ReadTxn {
     /// Has the processor bring near what commands will ask for first. Each names a key, and something in it: if
-    /// it is the same key, that is what they will have to wait for; if they name nothing, `end` is the end of a list that
-    /// they want.
+    /// it is the same key, that is what they will have to wait for.
     pub fn expect_calls<'n>(
         &self,
         index: u64,
-        end: End,
         named: impl Iterator<Item = (&'n [u8], &'n [u8])> + Clone,
     ) {
         let mut names = named.clone().map(|(name, _)| name);
@@ -33,7 +25,7 @@ impl ReadTxn {
         };
         // Two that are the same stand for all: if that is wrong, something else is brought near.
         if names.next().is_none_or(|name| name == first) {
-            self.expect_elements(&Key::new(index, first), end, named.map(|(_, sub)| sub));
+            self.expect_elements(&Key::new(index, first), named.map(|(_, sub)| sub));
         } else {
             let names = named.map(|(name, _)| name);
             self.store().latches().expect(names.clone());
@@ -76,62 +68,24 @@ impl ReadTxn {
         Ok(engine.fetch_many(Family::Data, rows.iter().map(|row| &row[..]))?)
     }
 
-    fn expect_elements<'n>(
-        &self,
-        key: &Key,
-        end: End,
-        mut subs: impl Iterator<Item = &'n [u8]> + Clone,
-    ) {
+    fn expect_elements<'n>(&self, key: &Key, subs: impl Iterator<Item = &'n [u8]> + Clone) {
+        // Those who pop say by themselves what they will want next.
+        if subs.clone().all(<[u8]>::is_empty) {
+            return;
+        }
         let Some(row) = self.row_in_memory(Family::Metadata, key.metadata()) else {
             return;
         };
-        let Ok(metadata) = Metadata::decode(&row) else {
-            return;
-        };
-        let engine = self.store().engine();
-        match metadata.body {
-            Body::Collection { kind, version, .. } => {
-                let mut rows = Expected::default();
-                let mut scores = Expected::default();
-                if !subs.clone().all(<[u8]>::is_empty) {
-                    for sub in subs {
-                        rows.add(Family::Data, &key.data(version, sub));
-                    }
-                } else if kind == CollectionKind::ZSet {
-                    // Nothing else is named by those who pop.
-                    let queues = self.store().queues();
-                    queues.expect_scored(key, version, POPPED, |element| {
-                        let member = element.get(SCORE_LEN..).unwrap_or_default();
-                        rows.add(Family::Data, &key.data(version, member));
-                        scores.add(Family::ZsetScore, &key.data(version, element));
-                    });
-                } else {
-                    let queues = self.store().queues();
-                    queues.expect_members(key, version, POPPED, |member| {
-                        rows.add(Family::Data, &key.data(version, member));
-                    });
-                }
-                engine.expect(&rows);
-                engine.expect(&scores);
+        if let Ok(Metadata {
+            body: Body::Collection { version, .. },
+            ..
+        }) = Metadata::decode(&row)
+        {
+            let mut rows = Expected::default();
+            for sub in subs {
+                rows.add(Family::Data, &key.data(version, sub));
             }
-            Body::List {
-                version,
-                head,
-                tail,
-                ..
-            } if subs.all(<[u8]>::is_empty) => {
-                let count = AT_AN_END.min(tail - head);
-                let indexes = match end {
-                    End::Left => head..head + count,
-                    End::Right => tail - count..tail,
-                };
-                let mut rows = Expected::default();
-                for index in indexes {
-                    rows.add(Family::Data, &key.data(version, &index_sub(index)));
-                }
-                engine.expect(&rows);
-            }
-            _ => {}
+            self.store().engine().expect(&rows);
         }
     }
 }

@@ -21,12 +21,13 @@ use cairn_encoding::LIST_ORIGIN;
 use cairn_encoding::chunk::{decode_index_sub, index_sub};
 use cairn_encoding::metadata::{Body, Metadata, Type};
 use cairn_encoding::row::RowBytes;
-use cairn_engine::{Direction, EngineError, Family, Rows};
+use cairn_engine::{Direction, EngineError, Expected, Family, Rows};
 
 pub use edit::Place;
 
 use crate::error::Result;
 use crate::excerpts::{Asked, Excerpt};
+use crate::expect::EXPECTED;
 use crate::key::Key;
 use crate::txn::{ReadTxn, Row, Shape, Shared, WriteTxn};
 
@@ -191,7 +192,23 @@ impl List {
         let taken = self.outermost(end, 1);
         let element = self.get(txn, taken.start)?.share(0);
         self.drop_outermost(end, 1);
+        self.expect_pops(txn, end);
         Ok(Some(element))
+    }
+
+    /// Now and then has elements brought near that will be popped next, as many as can be at once.
+    fn expect_pops(&self, txn: &ReadTxn, end: End) {
+        let edge = match end {
+            End::Left => self.head,
+            End::Right => self.tail,
+        };
+        if edge.is_multiple_of(EXPECTED as u64) {
+            let mut coming = Expected::default();
+            for position in self.outermost(end, EXPECTED as u64) {
+                coming.add(Family::Data, &self.row_key(self.head + position));
+            }
+            txn.store().engine().expect(&coming);
+        }
     }
 
     /// The positions of the `count` elements nearest to an end, or of all if there are fewer.

@@ -199,44 +199,6 @@ impl Queues {
         }
     }
 
-    /// Shows what is most likely popped next from a sorted set, from the end that it is popped from.
-    pub(crate) fn expect_scored(
-        &self,
-        key: &Key,
-        version: u64,
-        most: usize,
-        show: impl FnMut(&[u8]),
-    ) {
-        self.look(key, version, |queue| {
-            let (lowest, highest) = (&queue.lowest, &queue.highest);
-            let is_any_low = lowest.next_ones(1).next().is_some();
-            let run = if is_any_low { lowest } else { highest };
-            run.next_ones(most).for_each(show);
-        });
-    }
-
-    /// The same for a set.
-    pub(crate) fn expect_members(
-        &self,
-        key: &Key,
-        version: u64,
-        most: usize,
-        show: impl FnMut(&[u8]),
-    ) {
-        self.look(key, version, |queue| {
-            queue.pool.next_ones(most).for_each(show);
-        });
-    }
-
-    fn look(&self, key: &Key, version: u64, look: impl FnOnce(&Queue)) {
-        if !self.known.has(key.metadata()) {
-            return;
-        }
-        if let Some(queue) = find(&mut self.table.lock().keys, key, version) {
-            look(queue);
-        }
-    }
-
     /// Takes from a queue, if there is one.
     fn take<T>(
         &self,
@@ -341,15 +303,16 @@ impl Queues {
         table.forget_queues_if(|_| true);
     }
 
-    /// Takes out the element nearest to an end of a sorted set.
+    /// Takes out the element nearest to an end of a sorted set. Now and then those that come behind it are shown.
     pub(crate) fn take_nearest<T>(
         &self,
         key: &Key,
         version: u64,
         direction: Direction,
         read: impl FnOnce(&[u8]) -> T,
+        show: impl FnMut(&[u8]),
     ) -> Option<T> {
-        self.take(key, version, |queue| queue.run(direction).take(read))
+        self.take(key, version, |queue| queue.run(direction).take(read, show))
     }
 
     /// Where the lowest and the highest element of a sorted set lie, at the earliest, as far as anything is known of that.
@@ -437,9 +400,14 @@ impl Queues {
         });
     }
 
-    /// Takes a random member of a set out of its pool.
-    pub(crate) fn take_any(&self, key: &Key, version: u64) -> Option<Vec<u8>> {
-        self.take(key, version, |queue| queue.pool.take(<[u8]>::to_vec))
+    /// Takes a random member of a set out of its pool. Now and then those that come behind it are shown.
+    pub(crate) fn take_any(
+        &self,
+        key: &Key,
+        version: u64,
+        show: impl FnMut(&[u8]),
+    ) -> Option<Vec<u8>> {
+        self.take(key, version, |queue| queue.pool.take(<[u8]>::to_vec, show))
     }
 
     /// What is popped next from a set.
@@ -481,7 +449,7 @@ mod tests {
     }
 
     fn is_known(queues: &Queues, key: &Key) -> bool {
-        queues.take_any(key, 1).is_some()
+        queues.take_any(key, 1, |_| ()).is_some()
     }
 
     /// As counted while they came and went.
@@ -498,8 +466,8 @@ mod tests {
         assert!(!is_known(&queues, &key));
         fill(&queues, &key, 10);
         assert!(is_known(&queues, &key));
-        assert_eq!(queues.take_any(&key, 2), None);
-        assert_eq!(queues.take_any(&Key::new(2, b"set"), 1), None);
+        assert_eq!(queues.take_any(&key, 2, |_| ()), None);
+        assert_eq!(queues.take_any(&Key::new(2, b"set"), 1, |_| ()), None);
         queues.fill_pool(&key, 2, || true, Pool::default());
         assert!(!is_known(&queues, &key));
         assert_eq!(memory(&queues), 0);
@@ -528,7 +496,7 @@ mod tests {
             found.iter().for_each(|element| walk.find(element));
             queues.extend(&key, 1, || true, Forward, walk, found.first().copied());
         };
-        let pop = || queues.take_nearest(&key, 1, Forward, <[u8]>::to_vec);
+        let pop = || queues.take_nearest(&key, 1, Forward, <[u8]>::to_vec, |_| ());
         assert_eq!(nearest(Forward), None);
         queues.raise(&key, 1, || false, Forward, b"d");
         assert_eq!(nearest(Forward), None);

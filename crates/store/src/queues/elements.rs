@@ -1,5 +1,7 @@
 //! Byte strings in one buffer, which costs them a few bytes each and no allocation.
 
+use crate::expect::EXPECTED;
+
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
@@ -39,12 +41,6 @@ impl Elements {
         self.places.last().map(|place| self.read(*place))
     }
 
-    /// The last ones, the very last first.
-    pub(super) fn last_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
-        let places = self.places.iter().rev().take(most);
-        places.map(|place| self.read(*place))
-    }
-
     pub(super) fn push(&mut self, element: &[u8]) {
         let is_full = self.bytes.capacity() - self.bytes.len() < element.len();
         if is_full && self.live < self.bytes.len() / 2 {
@@ -65,6 +61,20 @@ impl Elements {
         self.live -= place.len;
         if self.places.is_empty() {
             *self = Elements::default();
+        }
+        Some(taken)
+    }
+
+    /// The same, if the last one comes next. Now and then those that come behind it are shown, as many as can be brought near at once.
+    pub(super) fn take_next<T>(
+        &mut self,
+        read: impl FnOnce(&[u8]) -> T,
+        show: impl FnMut(&[u8]),
+    ) -> Option<T> {
+        let taken = self.take_last(read)?;
+        if self.places.len().is_multiple_of(EXPECTED) {
+            let coming = self.places.iter().rev().take(EXPECTED);
+            coming.map(|place| self.read(*place)).for_each(show);
         }
         Some(taken)
     }
@@ -118,6 +128,25 @@ mod tests {
         }
         assert_eq!(elements.last(), Some([b'x'; 100].as_slice()));
         assert!(elements.memory() < 1000, "{}", elements.memory());
+    }
+
+    #[test]
+    fn each_is_shown_once_before_it_comes() {
+        let mut elements = Elements::default();
+        let all = 0..100_u8;
+        all.clone()
+            .rev()
+            .for_each(|number| elements.push(&[number]));
+        let mut shown = Vec::new();
+        for number in all.clone() {
+            let taken = elements.take_next(|element| element[0], |element| shown.push(element[0]));
+            assert_eq!(taken, Some(number));
+            assert!(shown.len() <= usize::from(number) + 1 + EXPECTED);
+        }
+        assert_eq!(elements.take_next(|_| (), |_| ()), None);
+        // Nobody knew of the first ones.
+        let first = 100 % EXPECTED as u8;
+        assert_eq!(shown, Vec::from_iter(first..100));
     }
 
     #[test]

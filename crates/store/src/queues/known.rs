@@ -147,11 +147,11 @@ mod tests {
                 queues.add_member(&other, 1, 0, b"member");
                 queues.leave(&other, 1, b"member");
                 queues.add_scored(&other, 1, b"element");
-                queues.expect_members(&other, 1, 1, |_| {});
-                queues.expect_scored(&other, 1, 1, |_| {});
-                let nearest = queues.take_nearest(&other, 1, Direction::Forward, <[u8]>::to_vec);
+                let (read, direction) = (<[u8]>::to_vec, Direction::Forward);
+                let nearest = queues.take_nearest(&other, 1, direction, read, |_| ());
                 let is_any_end = queues.ends(&other, 1).iter().any(Option::is_some);
-                nearest.is_some() || is_any_end || queues.take_any(&other, 1).is_some()
+                let any = queues.take_any(&other, 1, |_| ());
+                nearest.is_some() || is_any_end || any.is_some()
             });
             for _ in 0..10_000 {
                 if asked.is_finished() {

@@ -26,23 +26,23 @@ impl Pool {
         self.members.len() == 0
     }
 
-    pub(super) fn take<T>(&mut self, mut read: impl FnMut(&[u8]) -> T) -> Option<T> {
+    /// Takes out the next member. Now and then those that are most likely taken next are shown.
+    pub(super) fn take<T>(
+        &mut self,
+        mut read: impl FnMut(&[u8]) -> T,
+        mut show: impl FnMut(&[u8]),
+    ) -> Option<T> {
         if self.gone.is_empty() {
-            return self.members.take_last(read);
+            return self.members.take_next(read, show);
         }
         while let Some(next) = self.members.last() {
             let is_gone = forget(&mut self.gone, &mut self.gone_bytes, next);
-            let taken = self.members.take_last(&mut read);
+            let taken = self.members.take_next(&mut read, &mut show);
             if !is_gone {
                 return taken;
             }
         }
         None
-    }
-
-    /// What is most likely taken next.
-    pub(super) fn next_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
-        self.members.last_ones(most)
     }
 
     /// The set has a new member; it had `size` before.
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn take_all(pool: &mut Pool) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| pool.take(<[u8]>::to_vec)).collect()
+        std::iter::from_fn(|| pool.take(<[u8]>::to_vec, |_| ())).collect()
     }
 
     /// That each of so many is as likely as any other.
@@ -212,7 +212,7 @@ mod tests {
             for _ in 0..8000 {
                 let mut pool = draw(room, [b"\0".as_slice(), b"\x01", b"\x02"]);
                 pool.add(3, b"\x03");
-                let next = pool.take(|member| member[0]);
+                let next = pool.take(|member| member[0], |_| ());
                 times[usize::from(next.unwrap_or_default())] += 1;
             }
             assert_fair(&times);
@@ -229,7 +229,7 @@ mod tests {
                 pool.add(3, b"\x01");
             }
             pool.leave(b"\x02");
-            let next = pool.take(|member| member[0]);
+            let next = pool.take(|member| member[0], |_| ());
             times[usize::from(next.unwrap_or_default())] += 1;
         }
         assert_eq!(times[2], 0);
@@ -249,7 +249,7 @@ mod tests {
                 if pool.is_empty() {
                     pool = draw(300, left.iter().copied());
                 }
-                let len = pool.take(<[u8]>::len).unwrap_or_default();
+                let len = pool.take(<[u8]>::len, |_| ()).unwrap_or_default();
                 left.retain(|member| member.len() != len);
                 times[members
                     .iter()

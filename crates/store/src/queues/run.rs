@@ -58,23 +58,23 @@ impl Run {
         }
     }
 
-    pub(super) fn take<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    /// Takes out the next element. Now and then those that are most likely taken next are shown.
+    pub(super) fn take<T>(
+        &mut self,
+        read: impl FnOnce(&[u8]) -> T,
+        show: impl FnMut(&[u8]),
+    ) -> Option<T> {
         let added = match self.direction {
             Direction::Forward => self.added.first(),
             Direction::Backward => self.added.last(),
         };
         match (added, self.found.last()) {
-            (None, _) => self.found.take_last(read),
+            (None, _) => self.found.take_next(read, show),
             (Some(added), Some(found)) if comes_first(self.direction, found, added) => {
-                self.found.take_last(read)
+                self.found.take_next(read, show)
             }
             _ => self.take_added().map(|element| read(&element)),
         }
-    }
-
-    /// What is most likely taken next.
-    pub(super) fn next_ones(&self, most: usize) -> impl Iterator<Item = &[u8]> {
-        self.found.last_ones(most)
     }
 
     fn take_added(&mut self) -> Option<Element> {
@@ -251,7 +251,7 @@ mod tests {
     /// Takes the nearest element that is still there, as a pop does.
     fn pop(run: &mut Run, model: &mut Model, walks: &mut usize) -> Option<[u8; 4]> {
         while !model.is_empty() {
-            let Some(element) = run.take(<[u8]>::to_vec) else {
+            let Some(element) = run.take(<[u8]>::to_vec, |_| ()) else {
                 *walks += 1;
                 run.extend(walk(run, model));
                 continue;

@@ -11,7 +11,7 @@
 //! over what was popped before. No more members are written than were taken out since the last time, about. Where members are found
 //! by their ranks nobody looks: there it is left to compactions, which RocksDB begins where it finds many deletions.
 
-use cairn_engine::{EngineError, Family, deletions_passed};
+use cairn_engine::{EngineError, Expected, Family, deletions_passed};
 
 use super::{Selection, Set, Step, Written};
 use crate::collection::Collection;
@@ -84,7 +84,11 @@ impl Set {
     fn take_any(&mut self, txn: &mut WriteTxn) -> Result<Vec<u8>> {
         loop {
             let queues = txn.store().queues();
-            let Some(member) = queues.take_any(self.0.key(), self.0.version()) else {
+            let mut coming = Expected::default();
+            let expect = |member: &[u8]| coming.add(Family::Data, &self.0.row_key(member));
+            let member = queues.take_any(self.0.key(), self.0.version(), expect);
+            txn.store().engine().expect(&coming);
+            let Some(member) = member else {
                 if self.len() > LONG_WALK
                     && !self.fits_in_pool(txn)
                     && let Some(member) = self.take_by_rank(txn)?

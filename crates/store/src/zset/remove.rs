@@ -7,7 +7,7 @@
 //! Members by the million are not collected for the reply either: it walks over the rows as they were, which
 //! its walk has pinned.
 
-use cairn_engine::{Direction, EngineError, Family, Rows};
+use cairn_engine::{Direction, EngineError, Expected, Family, Rows};
 
 use super::span::successor;
 use super::{ScoreRows, Scored, Span, Zset, score_of};
@@ -106,8 +106,15 @@ impl Zset {
         loop {
             let (key, version) = (self.0.key(), self.0.version());
             let read = |element: &[u8]| (self.0.row_key(element), keys.scored(element));
+            let (mut coming, mut coming_scores) = (Expected::default(), Expected::default());
+            let expect = |element: &[u8]| {
+                coming.add(Family::Data, &self.0.row_key(keys.member(element)));
+                coming_scores.add(Family::ZsetScore, &self.0.row_key(element));
+            };
             let queues = txn.store().queues();
-            let nearest = queues.take_nearest(key, version, direction, read);
+            let nearest = queues.take_nearest(key, version, direction, read, expect);
+            txn.store().engine().expect(&coming);
+            txn.store().engine().expect(&coming_scores);
             let Some((score_key, found)) = nearest else {
                 if !self.look_ahead(txn, direction, first)? {
                     return Err(EngineError::Corrupt("a member is missing".into()).into());
