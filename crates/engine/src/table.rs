@@ -144,6 +144,20 @@ impl Table {
         slot.row.is_some().then_some(slot)
     }
 
+    /// A row, to be changed in its place: its hash, kind and key must stay.
+    pub(crate) fn get_mut(
+        &mut self,
+        hash: u32,
+        kind: impl Into<Kind>,
+        key: &[u8],
+    ) -> Option<&mut Row> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let at = self.place(hash, kind.into(), key);
+        self.slots[at].row.as_mut()
+    }
+
     #[inline]
     fn first_slot(&self, hash: u32) -> Option<&Slot> {
         self.slots

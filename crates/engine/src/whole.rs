@@ -7,7 +7,7 @@
 //!
 //! A collection that is walked over again and again while it is young is kept with its young rows. To show these on top once more
 //! changes nothing, so it may stand for RocksDB all the same; and as long as it [reaches](Reach) to the last change nothing
-//! has to be shown on top of it.
+//! has to be shown on top of it. When these are drained, it is what RocksDB has then.
 //!
 //! ```text
 //!   generation u32 | changes u32 | count u16 | where each entry ends u16 ... | entries: key_len u16 | key | value
@@ -52,6 +52,18 @@ impl Reach {
         bytes[..4].copy_from_slice(&self.generation.to_ne_bytes());
         bytes[4..].copy_from_slice(&self.changes.to_ne_bytes());
         bytes
+    }
+}
+
+/// From now on it is what RocksDB has.
+pub(crate) fn settle(whole: &mut Row) {
+    let length = whole.value().map_or(0, <[u8]>::len);
+    if whole.place_to_overwrite(length).is_none() {
+        // Somebody walks over it.
+        *whole = Row::copy_of(whole.bytes());
+    }
+    if let Some((bytes, value_at)) = whole.place_to_overwrite(length) {
+        bytes[value_at..value_at + HEAD].copy_from_slice(&Reach::default().bytes());
     }
 }
 

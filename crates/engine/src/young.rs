@@ -31,10 +31,10 @@ use crate::error::Result;
 use crate::family::Family;
 use crate::generation::{Generation, Record, Run, WalkedRange, collection_of};
 use crate::ordered::Change;
-use crate::row::{Kind, Row, fetched, hash};
+use crate::row::{Kind, Row, fetched, hash, long_hash};
 use crate::rows::Direction;
 use crate::table::{Evicted, Slot, Table};
-use crate::whole::Reach;
+use crate::whole::{self, Reach};
 
 /// What a row takes beside its bytes: slots, the reference count, the allocator.
 pub(crate) const ROW_OVERHEAD: usize = 80;
@@ -138,6 +138,8 @@ struct State {
     full_bytes: usize,
     /// The last generation that is in RocksDB.
     drained: u32,
+    /// The last generation that is there already, or whose rows are being made to count as RocksDB's.
+    settled: u32,
     /// How many times something was committed.
     commits: u64,
     /// How many times rows were forgotten because others were put in their place below.
@@ -423,6 +425,29 @@ impl State {
         }
     }
 
+    /// RocksDB has what is left of a collection in the generations that settle. If all of it is kept in one piece, and all of
+    /// these are in it and no later ones, that is what RocksDB has from now on.
+    fn settle_whole(&mut self, family: Family, prefix: &[u8]) {
+        let kind = Kind::Whole(family);
+        let hash = hash(kind, prefix);
+        let slot = self.table(hash).get(hash, kind, prefix);
+        let Some(reach) = slot.and_then(|slot| slot.row.as_ref()).map(Reach::of) else {
+            return;
+        };
+        if reach.generation > self.settled {
+            return;
+        }
+        let mut reaches = self.generations_with(long_hash(family, prefix));
+        let drained = reaches.find(|(_, reach)| reach.generation <= self.settled);
+        let has_all = drained.is_some_and(|(_, drained)| drained == reach);
+        drop(reaches);
+        if !has_all {
+            self.forget_whole(family, prefix);
+        } else if let Some(whole) = self.rows[shard_of(hash)].get_mut(hash, kind, prefix) {
+            whole::settle(whole);
+        }
+    }
+
     fn forget_whole(&mut self, family: Family, prefix: &[u8]) {
         let kind = Kind::Whole(family);
         let hash = hash(kind, prefix);
@@ -508,6 +533,7 @@ impl Young {
                 full: VecDeque::new(),
                 full_bytes: 0,
                 drained: 0,
+                settled: 0,
                 commits: 0,
                 replaced: 0,
                 faded: Faded::new(hot_bytes / FADED_SHARE),
@@ -771,7 +797,9 @@ impl Young {
         }
         let hash = hash(whole.kind(), whole.key());
         let mut state = self.state.write();
-        if keeping.replaced == state.replaced {
+        // It would take the place of one that has settled, and be good for nothing when the drain is over.
+        let is_settled = keeping.reach.generation <= state.settled;
+        if keeping.replaced == state.replaced && !is_settled {
             state.put_hot(hash, whole, self.shard_limit);
         }
     }
@@ -871,15 +899,17 @@ impl Young {
         rows: &[&Row],
         dead: impl Iterator<Item = &'r Row>,
     ) {
-        // While they count as being drained nobody keeps anew what is forgotten here.
+        // While they count as being drained nobody keeps anew what is forgotten here, and what they have is shown on top of what
+        // settles here, where it is already.
         let collections =
             fetched(rows, |row| row).filter_map(|row| Some((row.family(), collection_of(row)?)));
         let mut collections: Vec<_> = collections.collect();
         collections.dedup();
+        self.in_turn(|state| state.settled = state.drained + count as u32);
         for some in collections.chunks(FORGOTTEN_AT_ONCE) {
             self.in_turn(|state| {
                 for (family, prefix) in some {
-                    state.forget_whole(*family, prefix);
+                    state.settle_whole(*family, prefix);
                 }
             });
         }
@@ -1299,6 +1329,65 @@ mod tests {
             }
         }
         assert!(at_once > 500 && late > 100, "{at_once} {late}");
+    }
+
+    /// What was walked over while it was young need not be looked up again when it is drained.
+    #[test]
+    fn what_was_kept_of_young_rows_settles_with_them() {
+        let young = Young::new(1 << 20, 4 << 20);
+        let mut lower = Vec::new();
+        version_prefix(&mut lower, 1, b"key", 7);
+        let upper = version_end(&lower);
+        let range = WalkedRange::new(Family::Data, &lower, &upper);
+        let row_key = |sub: u8| [&lower[..], &[sub]].concat();
+        let change = |sub: u8| {
+            let mut batch = Batch::new();
+            batch.put(Family::Data, &row_key(sub), [sub]);
+            apply(&young, batch, sub.into());
+        };
+        // The second walk over what has not changed may have it kept.
+        let walk = || {
+            loop {
+                let (direction, walker) = (Direction::Forward, Walker::Foreground);
+                let walk = young.open_walk(&range, direction, walker, |it| it);
+                let (beneath, carried) = walk.unwrap();
+                let nothing = Builder::default();
+                let nothing = nothing.build(Family::Data, &lower, Reach::default());
+                let keeping = carried.keeping;
+                let mut rows = walk_over(beneath.unwrap_or(nothing), carried, &lower, &upper);
+                if let Some(keeping) = keeping {
+                    let whole = rows.read_whole(Family::Data, &lower, keeping.reach);
+                    break (keeping, whole.unwrap());
+                }
+            }
+        };
+        let keep = |(keeping, whole)| young.keep_shown(keeping, whole);
+        let known = || {
+            let beneath = young.state.read().beneath(&range).ok()?;
+            let mut rows = walk_over(beneath, Carried::default(), &lower, &upper);
+            Some(shown(&mut rows).into_keys().collect::<Vec<_>>())
+        };
+        change(1);
+        change(2);
+        let (keeping, walked_over) = walk();
+        keep((keeping, walked_over.clone()));
+        drain(&young, &young.oldest());
+        // It was not changed under the hands of those who walk over it, and one that comes late is not kept instead.
+        assert_eq!(Reach::of(&walked_over), keeping.reach);
+        keep((keeping, walked_over));
+        assert_eq!(known(), Some(vec![row_key(1), row_key(2)]));
+        assert!(young.whole(&range).is_some());
+        // What a later generation has changed too stays as it is.
+        change(3);
+        let oldest = young.oldest();
+        change(4);
+        keep(walk());
+        drain(&young, &oldest);
+        assert_eq!(known(), Some((1..=4).map(row_key).collect()));
+        // What has changed again before the drain is looked up anew.
+        change(5);
+        drain(&young, &young.oldest());
+        assert_eq!(known(), None);
     }
 
     #[test]

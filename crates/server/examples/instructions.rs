@@ -73,6 +73,8 @@ const ELEMENTS: usize = 5_000;
 const WARM_UP: usize = 160;
 /// How many commands come at once.
 const PIPELINE: usize = 16;
+/// How many hashes are read again and again.
+const ASKED_AGAIN: usize = 20;
 /// How many elements LRANGE_100 returns.
 const RANGE: usize = 100;
 
@@ -147,6 +149,7 @@ impl Workload {
             "MSET_10" => (set, mset),
             "MGET_10" => (set, mget),
             "HGETALL" => (small_hash, hgetall),
+            "HGETALL_AGAIN" => (small_hash, hgetall_again),
             "LRANGE_100" => (lpush, lrange),
             _ => return None,
         };
@@ -266,6 +269,10 @@ fn hgetall(number: usize) -> (String, String) {
     let fields = FIELDS.into_iter().flatten().map(bulk);
     let reply = format!("*{}\r\n{}", 2 * FIELDS.len(), fields.collect::<String>());
     (request(&["HGETALL", &element(number)]), reply)
+}
+
+fn hgetall_again(number: usize) -> (String, String) {
+    hgetall(number % ASKED_AGAIN)
 }
 
 fn mset(number: usize) -> (String, String) {
