@@ -225,7 +225,7 @@ def spread_line(results: Results, servers: list[str]) -> str:
 
 
 def samples_line() -> str:
-    more = "".join(f", at P={depth} {times} times" for depth, times in plan.SAMPLES_IN_A_ROUND.items())
+    more = "".join(f", and {times} times at P={depth}" for depth, times in plan.SAMPLES_IN_A_ROUND.items())
     return f"once{more}"
 
 
@@ -234,12 +234,13 @@ def render(results: Results, servers: list[str], rounds: int, seconds: float, ma
 
 Made by `make bench`: redis-benchmark with {plan.CLIENTS} clients on loopback, values of {plan.VALUE_BYTES} B,
 {plan.KEYS:,} random keys. Cairn runs with `--sync everysec`, redis-server with an append-only file synced every second, unless
-said otherwise. Rounds: {rounds}, each in an order of its own, in which each measurement is made {samples_line()},
-the servers in alternating order; as many requests as take redis-server {seconds} s (pops at most {plan.MOST_POPS:,}). Rates and
+said otherwise. Rounds: {rounds}. In each, a measurement is made {samples_line()}, in an order of the round's own, but
+for those of sustained writes and of sizes, which come once, in one order; the servers alternate in which comes first. Of each there
+are as many requests as take redis-server {seconds} s (pops at most {plan.MOST_POPS:,}). Rates and
 latencies (ms) are medians; ratios are medians of the ratios to redis-server that was measured just before or after. While
-one server is measured, the other is stopped, and then has up to a second to do what has become due meanwhile. CPU µs is the server's processor time per command, its background work at that time included. A
-timeout shows the rate that was not reached. MSET and MGET take 10 keys; HGETALL reads one of {plan.SMALL_HASHES:,}
-hashes of {plan.SMALL_HASH_FIELDS} fields.
+one server is measured, the other is stopped, and then has up to a second to do what has become due meanwhile. CPU µs is the
+server's processor time per command, its background work at that time included. A timeout shows the rate that was not
+reached. MSET and MGET take 10 keys; HGETALL reads one of {plan.SMALL_HASHES:,} hashes of {plan.SMALL_HASH_FIELDS} fields.
 """
     sections = [
         title,

@@ -59,7 +59,7 @@ fn each_script(folders: &[&str], run: impl Fn(&Path) -> Result<usize, String>) -
 }
 
 fn scripts(folder: &str) -> Vec<PathBuf> {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let all = Path::new("scripts");
     let entries = fs::read_dir(all.join(folder)).expect("the folder of scripts");
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry of the folder").path())

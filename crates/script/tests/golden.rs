@@ -17,7 +17,7 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cairn_resp::inline;
 use cairn_script::Value;
@@ -26,7 +26,7 @@ use common::redis::Redis;
 use common::table::Server;
 
 fn files() -> Vec<PathBuf> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let dir = Path::new("tests/golden");
     let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
