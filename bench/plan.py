@@ -222,8 +222,8 @@ def always_plan() -> list[Measurement]:
 
 
 def shuffled(measurements: list[Measurement], number: int) -> list[Measurement]:
-    """In an order of this round's own, which is the same in every run. What a server puts off, as redis-server the rewriting of its file, comes at the same
-    place of a sequence each time: it would always fall on the same commands."""
+    """In an order of this round's own, which is the same in every run. What a server puts off, as redis-server the rewriting
+    of its file, comes at the same place of a sequence each time: it would always fall on the same commands."""
     samples = [m for m in measurements for _ in range(SAMPLES_IN_A_ROUND.get(m.depth, 1))]
     random.Random(number).shuffle(samples)
     return samples
